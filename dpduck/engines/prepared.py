@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from dpduck.engines.spark import Columns, Packed, SparkEngine, TablePlace
-from dpduck.kernel.contributions import key_integer
+from dpduck.kernel.rows.bounding import key_integer
 from dpduck.language.rows.facts import Policy
 from dpduck.language.text.names import TableName
 from dpduck.store.cursors import OpenCursor

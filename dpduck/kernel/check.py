@@ -13,19 +13,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import NoneType
 
-from dpduck.kernel.columns.expressions import (
-    MOST_HEIGHT,
-    AnalystSql,
-    Coded,
-    Comparison,
-    Expression,
-    Literal,
-    Lookup,
-    Own,
-    RelationColumn,
-    RowCondition,
-    nodes_of,
-)
+from dpduck.kernel.columns.comparisons import Coded, Comparison, Literal, RowCondition
+from dpduck.kernel.columns.expressions import MOST_HEIGHT, AnalystSql, Expression, Lookup, Own, RelationColumn, nodes_of
 from dpduck.kernel.facts import RESERVED, Facts, PolicyUnit, TableFacts, is_reserved
 from dpduck.kernel.relations import (
     LOOKED_UP,

@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isqrt
 
-from dpduck.kernel.contributions import FULL, UNIT, Contribution
+from dpduck.kernel.contributions import FULL, Contribution
 from dpduck.kernel.counting.contribution_sql import clamp_sql
+from dpduck.kernel.rows.bounding import UNIT
 
 BITS = 40
 """Bits of a norm after the shift: enough that rounding changes no weight by much."""

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
-from dpduck.kernel.columns.arithmetic import Cut
-from dpduck.kernel.columns.expressions import Comparison, Expression, RelationColumn
+from dpduck.kernel.columns.comparisons import Comparison
+from dpduck.kernel.columns.expressions import Expression, RelationColumn
+from dpduck.kernel.columns.whole_numbers import Cut
 from dpduck.kernel.units import Referenced, person_of
 from dpduck.values.quoting import quote_identifier
 

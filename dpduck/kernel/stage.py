@@ -17,7 +17,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dpduck.kernel.columns.conditions import where_sql
-from dpduck.kernel.contributions import (
+from dpduck.kernel.contributions import Contribution
+from dpduck.kernel.counting.contribution_sql import by_cell, by_unit, by_weighed_cell, clamp_columns, flag, value
+from dpduck.kernel.loss import levels_sql, light_rows, together_sql, type_for, unit_columns, weigh_cells_sql
+from dpduck.kernel.places.orders import CROWDED
+from dpduck.kernel.rows.bounding import (
     KEY,
     NOTHING_KNOWN,
     OF_UNIT,
@@ -25,15 +29,11 @@ from dpduck.kernel.contributions import (
     UNIT,
     UNIT_HASH,
     BoundingFacts,
-    Contribution,
     Crowds,
     bound_rows_sql,
     rank_sql,
     unit_hash_sql,
 )
-from dpduck.kernel.counting.contribution_sql import by_cell, by_unit, by_weighed_cell, clamp_columns, flag, value
-from dpduck.kernel.loss import levels_sql, light_rows, together_sql, type_for, unit_columns, weigh_cells_sql
-from dpduck.kernel.places.orders import CROWDED
 from dpduck.values.errors import InternalError
 
 UNITS = "dpduck_units"

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpduck.kernel.columns.expressions import Expression, Names, Own, RelationColumn, RowCondition, require
+from dpduck.kernel.columns.comparisons import RowCondition
+from dpduck.kernel.columns.expressions import Expression, Names, Own, RelationColumn, require
 from dpduck.kernel.columns.periods import pair_sql, period_number_sql
 from dpduck.kernel.columns.stored import LONGEST_JOINED, fits_sql, shorten_sql
 from dpduck.values.periods import WORDS
@@ -82,9 +83,6 @@ class Referenced(Expression):
 
     def write(self, names: Names) -> str:
         return self.unit.write(names)
-
-
-# By periods.
 
 
 @dataclass(frozen=True)
@@ -175,14 +173,15 @@ def unit_type(unit: Expression | None) -> str:
     return unit.type_name if isinstance(unit, RelationColumn | Own) else ""
 
 
-# Lookup of the unit by references, for rows that are filtered and narrowed.
-
 ROWS, REFERENCE = "dpduck_rows", "dpduck_reference"
 """Name of the rows that look up their unit, and of their column with the first reference."""
 
 
 def lookup_sql(unit: Referenced) -> str:
-    """Writes the joins from ROWS along their references to the unit. Long texts of the joined tables are shortened."""
+    """Writes the joins from ROWS, which are filtered and narrowed, along their references to the unit.
+
+    Long texts of the joined tables are shortened.
+    """
     parts, reference = list[str](), f"{quote_identifier(ROWS)}.{quote_identifier(REFERENCE)}"
     for step in unit.steps:
         last = step.reference is None

@@ -9,14 +9,14 @@ from datetime import UTC
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpduck.kernel.ledger.entries import NOTHING, LedgerEntry
+from dpduck.kernel.ledger.entries import LedgerEntry
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.language.rows.facts import Policy
 from dpduck.store.cursors import Caller
 from dpduck.values.accounting import epsilon_of
 from dpduck.values.domain import Domain, RangeDomain
 from dpduck.values.periods import each, format_run, last_number
-from dpduck.values.privacy import Budget, Charge
+from dpduck.values.privacy import NOTHING, Budget, Charge
 from dpduck.values.quoting import fold, quote_identifier, quote_text
 
 if TYPE_CHECKING:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from dpduck.kernel import contributions as bounding_sql
-from dpduck.kernel.contributions import ORDER, UNIT, bound_rows_sql
+from dpduck.kernel.rows import bounding
+from dpduck.kernel.rows import bounding as bounding_sql
+from dpduck.kernel.rows.bounding import ORDER, UNIT, bound_rows_sql
 
 UNITS = {
     "INTEGER": "n",
@@ -57,5 +58,5 @@ def test_a_unit_with_too_many_rows_does_not_touch_others(monkeypatch: pytest.Mon
 
 def test_few_rows_a_unit_are_not_counted_first() -> None:
     """The public bound alone decides the form."""
-    assert "dpduck_crowded" not in bound_rows_sql(ROWS, OUTPUTS, bounding_sql.COUNTED_FIRST - 1)
-    assert "dpduck_crowded" in bound_rows_sql(ROWS, OUTPUTS, bounding_sql.COUNTED_FIRST)
+    assert "dpduck_crowded" not in bound_rows_sql(ROWS, OUTPUTS, bounding.COUNTED_FIRST - 1)
+    assert "dpduck_crowded" in bound_rows_sql(ROWS, OUTPUTS, bounding.COUNTED_FIRST)

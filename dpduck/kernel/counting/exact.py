@@ -24,7 +24,7 @@ from dpduck.kernel.columns.conditions import where_sql
 from dpduck.kernel.columns.expressions import Expression, Own
 from dpduck.kernel.columns.expressions import RelationColumn as StoredColumn
 from dpduck.kernel.columns.keys import KeyText
-from dpduck.kernel.contributions import KEY, UNIT_HASH, BoundingFacts, Contribution, Crowds, key_integer, unit_hash_sql
+from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.contribution_sql import flag, row_columns, steps, steps_sql, tables_from, value
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.counting.jobs import Attribute, CountingJob, GroupKey
@@ -32,8 +32,9 @@ from dpduck.kernel.loss import light_rows
 from dpduck.kernel.places.engine import EngineRows, Parts, count_in_engine
 from dpduck.kernel.places.rows import LIVE
 from dpduck.kernel.relations import Grouped, Source, Stored, most_copies
-from dpduck.kernel.rows import binning, crowds, reader
+from dpduck.kernel.rows import binning, bounding, reader
 from dpduck.kernel.rows.binning import KeyReading, ParameterValue, code_reading, key_reading
+from dpduck.kernel.rows.bounding import KEY, UNIT_HASH, BoundingFacts, Crowds, key_integer, unit_hash_sql
 from dpduck.kernel.rows.scan import JobScan, is_row_by_row, rows_sql, scan_of
 from dpduck.kernel.stage import cells_sql, cut_sql, stage_sql
 from dpduck.kernel.units import ROWS, Referenced, period_of
@@ -192,20 +193,20 @@ def _find_crowds(
         return None
     if not sql_type(job.unit_type).has_one_hash or not isinstance(source.first, Stored):
         return None
-    stored, count = source.first, crowds.rows_of(cursor, source.first.sql)
+    stored, count = source.first, bounding.rows_of(cursor, source.first.sql)
     if not count:
         return None
     if scan.where:
-        first = replace(stored, table=crowds.sample_sql(stored.table, count))
+        first = replace(stored, table=bounding.sample_sql(stored.table, count))
         sampled = scan_of(replace(job, source=replace(source, first=first)))
-        if not crowds.are_many(cursor, sampled.units_sql, count, parameters):
+        if not bounding.are_many(cursor, sampled.units_sql, count, parameters):
             return None
-    crowded = crowds.put_crowds(cursor, scan.units_sql, count, few, parameters)
+    crowded = bounding.put_crowds(cursor, scan.units_sql, count, few, parameters)
     if not crowded:
         return None if crowded is None else Crowds()
-    crowded_sql = f"{scan.from_sql} SEMI JOIN {crowds.CROWDS} ON {unit_hash_sql(unit.sql)} = {UNIT_HASH}"
+    crowded_sql = f"{scan.from_sql} SEMI JOIN {bounding.CROWDS} ON {unit_hash_sql(unit.sql)} = {UNIT_HASH}"
     rows = rows_of(replace(reading, scan=replace(scan, from_sql=crowded_sql)))
-    return Crowds(crowds.CROWDS, cell_rows(reading, rows))
+    return Crowds(bounding.CROWDS, cell_rows(reading, rows))
 
 
 def counts_of(reading: JobReading, columns: Sequence[Column]) -> ExactCounts:

@@ -8,7 +8,8 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.kernel.columns.expressions import AnalystSql, Comparison, Expression, Lookup, Own, RelationColumn
+from dpduck.kernel.columns.comparisons import Comparison
+from dpduck.kernel.columns.expressions import AnalystSql, Expression, Lookup, Own, RelationColumn
 from dpduck.kernel.columns.keys import KeyText
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.places.rows import LIVE, LiveRows

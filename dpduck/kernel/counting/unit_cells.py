@@ -20,7 +20,7 @@ from dataclasses import replace
 
 import duckdb
 
-from dpduck.kernel.contributions import UNIT, Contribution
+from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.contribution_sql import by_weighed_cell
 from dpduck.kernel.counting.exact import JobReading, counts_of, known_units, read_job, read_rows, word_cells
 from dpduck.kernel.counting.hidden import ExactCounts
@@ -38,6 +38,7 @@ from dpduck.kernel.loss import (
     weights_sql,
 )
 from dpduck.kernel.rows import reader
+from dpduck.kernel.rows.bounding import UNIT
 from dpduck.kernel.stage import total_name, unit_cells_sql
 from dpduck.kernel.worker.workers import Workers
 from dpduck.values.privacy import ZERO

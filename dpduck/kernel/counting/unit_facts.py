@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 import duckdb
 import numpy as np
 
-from dpduck.kernel.contributions import UNIT, Contribution
+from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.contribution_sql import LIMB
 from dpduck.kernel.counting.exact import attribute_cells, known_units, merge_rows, read_job, read_rows, word_cells
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.rows import reader
+from dpduck.kernel.rows.bounding import UNIT
 from dpduck.kernel.stage import stage_sql, total_name
 from dpduck.kernel.worker.workers import Workers
 from dpduck.values.arrays import FloatArray

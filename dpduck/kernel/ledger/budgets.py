@@ -21,11 +21,11 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import reduce
 
-from dpduck.kernel.ledger.entries import GENESIS, NOTHING, LedgerRow, add_charges, budget_of, charge_of
+from dpduck.kernel.ledger.entries import GENESIS, LedgerRow, budget_of, charge_of
 from dpduck.values.accounting import epsilon_of, rho_of, rho_of_pure
 from dpduck.values.errors import BudgetRefusal, InternalError, Refusal
 from dpduck.values.periods import Periods, every, last_number, runs, split_key, word_of
-from dpduck.values.privacy import ZERO, Budget, Charge
+from dpduck.values.privacy import NOTHING, ZERO, Budget, Charge, add_charges
 
 UNBOUNDED = Fraction(1)
 """The delta of a person if nothing is proven. Every budget has a smaller delta."""

@@ -23,8 +23,9 @@ from dpduck.kernel.ledger.budgets import (
     require_room,
     share_of,
 )
-from dpduck.kernel.ledger.copies import Begun, Witness
-from dpduck.kernel.ledger.entries import NOTHING, LedgerEntry, LedgerRow
+from dpduck.kernel.ledger.chain import LedgerChain
+from dpduck.kernel.ledger.copies import Begun
+from dpduck.kernel.ledger.entries import LedgerEntry, LedgerRow
 from dpduck.kernel.ledger.secrets import (
     BOUNDING_KEY,
     STORE_ID,
@@ -35,10 +36,11 @@ from dpduck.kernel.ledger.secrets import (
     no_step,
     require_secret,
 )
-from dpduck.kernel.ledger.table import LedgerChain, LedgerTable, Note, OpenCursor
+from dpduck.kernel.ledger.table import LedgerTable, Note, OpenCursor
+from dpduck.kernel.ledger.witness import Witness
 from dpduck.values.errors import InternalError, StoreError
 from dpduck.values.periods import Periods, charge_key
-from dpduck.values.privacy import Budget, Charge
+from dpduck.values.privacy import NOTHING, Budget, Charge
 
 
 class Ledger:

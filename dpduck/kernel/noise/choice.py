@@ -14,8 +14,9 @@ from functools import cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.kernel.noise.coins import exp_bounds, exp_minus, is_below
+from dpduck.kernel.noise.coins import is_below
 from dpduck.kernel.noise.entropy import Entropy, LazyUniform, uniform_below, words64
+from dpduck.kernel.noise.exponentials import exp_bounds, exp_minus
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError
 

@@ -1,6 +1,21 @@
-"""Exact discrete Laplace and discrete Gaussian noise.
+"""Exact discrete Laplace and discrete Gaussian noise, drawn from cumulative tables of the law over blocks of integers.
 
-Laplace: Ghosh, Roughgarden and Sundararajan 2009, the two-sided geometric mechanism.
+Laplace: Ghosh, Roughgarden and Sundararajan 2009, the two-sided geometric mechanism. Gaussian: Canonne, Kamath and
+Steinke 2020, Definition 1.
+
+The integers are cut into blocks of 2**shift. Block j holds k = j 2**shift + r, 0 <= r < 2**shift. The largest
+probability of a block is at its `near` end (nearest to zero), the smallest at its `far` end. A uniform U picks
+
+* a *sure* part, of weight 2**shift P(far): k is then uniform in the block and nothing is left to decide; or
+* a *wedge* part, of weight 2**shift (P(near) - P(far)): k is uniform in the block and accepted with probability
+  (P(k) - P(far)) / (P(near) - P(far)), else everything is drawn again.
+
+This is the rejection method of Marsaglia's ziggurat on an integer law. Summed over both parts, k has weight P(k). With
+shift = 0 there are no wedges, and a draw is plain inversion of the cumulative distribution.
+
+U is a real number that is drawn lazily. Its first 16 bits settle most draws by one look-up in `guide`. The others draw
+64 bits and are compared with `thresholds`, floor(2**64 F). A draw equal to a threshold, or beyond the last one, is
+undecided: `settle` draws more bits and compares them with tighter integer bounds on F until one answer is certain.
 """
 
 from __future__ import annotations
@@ -14,11 +29,9 @@ from math import factorial
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.kernel.noise.coins import Bounds, DiscreteLaw, Interval, exp_minus, is_below
+from dpduck.kernel.noise.coins import is_below
 from dpduck.kernel.noise.entropy import Entropy, LazyUniform, uniform_bits, words16, words64
-
-# Vectorised exact draws from a `NoiseTable`: one look-up for most draws, and for the others integers of more bits.
-
+from dpduck.kernel.noise.exponentials import Bounds, DiscreteLaw, Interval, exp_minus
 
 CHUNK = 1 << 16  # draws at a time: bounds the memory beside the result, and the work stays in the cache
 SLACK = 2.0**-40  # more than the error of `_acceptance` (below 2**-46) and of a 53-bit uniform (2**-53) together
@@ -159,8 +172,6 @@ def _require(what: str, parameter: Fraction, most: int, count: int) -> None:
         raise ValueError("the number of draws must not be negative")
 
 
-# Exact discrete Gaussian noise (Canonne, Kamath and Steinke 2020, Definition 1).
-
 LARGEST_VARIANCE = 1 << 80
 GAUSSIAN_WIDEST = (
     32  # largest sigma, in blocks: the table has at most 9.4 * 2 * 2 * WIDEST parts; wedges weigh 0.8 blocks/sigma
@@ -179,23 +190,6 @@ def discrete_gaussian(variance: Fraction, count: int, entropy: Entropy) -> NDArr
     # the smallest shift with sigma <= WIDEST * 2**shift: half of the shift for sigma^2 and WIDEST^2, rounded up
     shift = (block_shift(variance, GAUSSIAN_WIDEST * GAUSSIAN_WIDEST) + 1) // 2
     return sample(noise_table(law, shift), count, entropy)
-
-
-# Cumulative tables of a discrete law over blocks of integers, exact to the last bit of a uniform draw.
-#
-# The integers are cut into blocks of 2**shift. Block j holds k = j 2**shift + r, 0 <= r < 2**shift. The largest
-# probability of a block is at its `near` end (nearest to zero), the smallest at its `far` end. A uniform U picks
-#
-# * a *sure* part, of weight 2**shift P(far): k is then uniform in the block and nothing is left to decide; or
-# * a *wedge* part, of weight 2**shift (P(near) - P(far)): k is uniform in the block and accepted with probability
-#   (P(k) - P(far)) / (P(near) - P(far)), else everything is drawn again.
-#
-# This is the rejection method of Marsaglia's ziggurat on an integer law; summed over both parts, k has weight P(k).
-# With shift = 0 there are no wedges, and a draw is plain inversion of the cumulative distribution.
-#
-# U is a real number that is drawn lazily. Its first 16 bits settle most draws by one look-up in `guide`; the rest draw
-# 64 bits and are compared with `thresholds`, floor(2**64 F). A draw equal to a threshold, or beyond the last one, is
-# undecided: `settle` draws more bits and compares them with tighter integer bounds on F until one answer is certain.
 
 
 UNDECIDED = np.int16(-32768)  # in `guide`: these 16 bits do not settle the draw

@@ -17,8 +17,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.kernel.noise.coins import Bounds, equal_flips, exp_bounds, flips
+from dpduck.kernel.noise.coins import equal_flips, flips
 from dpduck.kernel.noise.entropy import Entropy, words64
+from dpduck.kernel.noise.exponentials import Bounds, exp_bounds
 from dpduck.kernel.noise.integers import discrete_laplace
 from dpduck.values.arrays import FloatArray, IntegerArray
 
@@ -129,13 +130,6 @@ def _exponential(scale: Fraction, power: int, precision: int) -> Bounds:
     return exp_bounds(power / scale, precision + 16 + int(1.5 * min(float(power / scale), FARTHEST)))
 
 
-# Noisy counts of empty cells, given that they are in a layer of a summary: exact, by rejection from geometric laws.
-#
-# Let G have the geometric law P(G = j) = (1 - a) a^j. For weights near a^k the proposal is theta + G. For weights near
-# k a^k it is the law of k >= theta proportional to k a^k, a mixture of theta + G and theta + G + G. Public numbers
-# alone choose the better proposal.
-
-
 def geometric(scale: Fraction, count: int, entropy: Entropy) -> IntegerArray:
     """Draws independent j with P(j) = (1 - a) a^j, from the discrete Laplace law. There, j and -j - 1 together have
     the weight a^j (1 + a).
@@ -145,7 +139,12 @@ def geometric(scale: Fraction, count: int, entropy: Entropy) -> IntegerArray:
 
 
 def draw_counts(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArray:
-    """Draws counts of `count` empty cells of this layer, shape (count,). They have either sign if law.sides is 2."""
+    """Draws counts of `count` empty cells of this layer, shape (count,), by rejection from geometric laws.
+
+    They have either sign if law.sides is 2. Let G have the geometric law P(G = j) = (1 - a) a^j. For weights near a^k
+    the proposal is theta + G. For weights near k a^k it is the law of k >= theta proportional to k a^k, a mixture of
+    theta + G and theta + G + G. Public numbers alone choose the better proposal.
+    """
     if law.below is not None:
         magnitudes = _draw_between_filters(law, count, entropy)
     elif law.tau <= law.theta and law.above is None:

@@ -15,7 +15,8 @@ from math import prod
 import duckdb
 import numpy as np
 
-from dpduck.kernel.columns.expressions import Coded, Expression, Own, RelationColumn
+from dpduck.kernel.columns.comparisons import Coded
+from dpduck.kernel.columns.expressions import Expression, Own, RelationColumn
 from dpduck.kernel.rows import reader
 from dpduck.kernel.rows.bins import texts_parameter, texts_sql
 from dpduck.kernel.worker.answered import answer_rows

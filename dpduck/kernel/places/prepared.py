@@ -12,8 +12,8 @@ from functools import partial
 
 import duckdb
 
-from dpduck.kernel.columns.arithmetic import Cut
 from dpduck.kernel.columns.expressions import Expression, Lookup, Own, RelationColumn
+from dpduck.kernel.columns.whole_numbers import Cut
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.jobs import CountingJob, GroupKey, row_copies
 from dpduck.kernel.places.clamps import ClampedColumn

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from dpduck.kernel.columns.expressions import Expression
-from dpduck.kernel.contributions import NOTHING_KNOWN, OF_UNIT, OPEN, ORDER, BoundingFacts
+from dpduck.kernel.rows.bounding import NOTHING_KNOWN, OF_UNIT, OPEN, ORDER, BoundingFacts
 
 
 @dataclass(frozen=True)

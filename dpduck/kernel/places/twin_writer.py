@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import duckdb
 
 from dpduck.kernel.columns.expressions import Expression, Own, RelationColumn
-from dpduck.kernel.contributions import KEY, key_integer, order_sql, rank_sql
 from dpduck.kernel.counting.jobs import GroupKey
 from dpduck.kernel.places.clamps import STEPS, UNITS, ClampedColumn, steps_sql, units_sql
 from dpduck.kernel.rows import reader
 from dpduck.kernel.rows.binning import code_expression
 from dpduck.kernel.rows.bins import texts_parameter, texts_sql
+from dpduck.kernel.rows.bounding import KEY, key_integer, order_sql, rank_sql
 from dpduck.kernel.worker.program import LONGEST_TEXT
 from dpduck.values.domain import Domain, ValueDomain
 from dpduck.values.errors import InternalError

@@ -207,15 +207,12 @@ def hadamard_transform(codes: NDArray[Scalar]) -> NDArray[Scalar]:
     return codes
 
 
-# Families of linear queries on one marginal each: the candidates for questions of synthetic data (Hardt et al.).
-#
-# A query is a table of coefficients 0, 1 or -1 over the cells of its family's marginal. So one row of a privacy unit
-# changes its answer by at most 1.
-
-
 @dataclass(frozen=True, eq=False)
 class Family:
-    """Queries on one marginal.
+    """Linear queries on one marginal: candidates for questions of synthetic data (Hardt et al.).
+
+    A query is a table of coefficients 0, 1 or -1 over the cells of the marginal. So one row of a privacy unit changes
+    its answer by at most 1.
 
     attributes: increasing positions in the domain. shape: shape of the marginal. matrices: one per attribute, rows by
     values. The rows of their Kronecker product are the queries. Without matrices, every cell of the marginal is a

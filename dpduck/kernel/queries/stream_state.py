@@ -22,9 +22,9 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from dpduck.kernel.contributions import UNIT
 from dpduck.kernel.counting.hidden import ExactCounts, Hidden
 from dpduck.kernel.rows import reader
+from dpduck.kernel.rows.bounding import UNIT
 from dpduck.kernel.stage import KEPT
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError, StoreError

@@ -37,8 +37,8 @@ from math import prod
 import duckdb
 import numpy as np
 
-from dpduck.kernel.columns.expressions import Comparison, Literal, RelationColumn
-from dpduck.kernel.contributions import UNIT
+from dpduck.kernel.columns.comparisons import Comparison, Literal
+from dpduck.kernel.columns.expressions import RelationColumn
 from dpduck.kernel.counting.exact import counts_of, key_slot_sql, read_job, read_rows, word_cells
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.counting.jobs import CountingJob
@@ -51,6 +51,7 @@ from dpduck.kernel.queries.operators import KroneckerQuery, MatrixFactor
 from dpduck.kernel.queries.stream_state import ARRIVED, POURED, TAKEN, StreamState, Version
 from dpduck.kernel.queries.tables import Table, operator_of, require_weights
 from dpduck.kernel.rows import reader
+from dpduck.kernel.rows.bounding import UNIT
 from dpduck.kernel.stage import arrivals_sql, cells_sql, taken_sql
 from dpduck.kernel.worker.program import BATCH_TEXTS
 from dpduck.kernel.worker.workers import Workers

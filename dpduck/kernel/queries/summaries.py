@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import product
 from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.algebra.dyadic import DyadicAxis, node_sensitivity
-from dpduck.kernel.counting.hidden import ExactCounts, Hidden
+from dpduck.kernel.counting.hidden import Hidden
 from dpduck.kernel.noise.binomial import binomial
 from dpduck.kernel.noise.coins import flips
 from dpduck.kernel.noise.entropy import Entropy, words64
@@ -27,9 +26,10 @@ from dpduck.kernel.noise.law import NoiseKind
 from dpduck.kernel.noise.layers import SummaryLaw, draw_counts, keep_floats
 from dpduck.kernel.noise.zero_cells import empty_cells
 from dpduck.kernel.price import Ask, AskScan, Query
-from dpduck.kernel.queries.cells import MixedRadix, Positions, merge_cells, ordering
+from dpduck.kernel.queries.cells import MixedRadix, Positions, ordering
 from dpduck.kernel.queries.marginals import cells_of
 from dpduck.kernel.queries.operators import Norms
+from dpduck.kernel.queries.sparse_counts import SparseCounts, sparse_counts
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import InternalError
 
@@ -88,16 +88,6 @@ class Layers(Query[NoisySummary]):
         if {law.scale for law in chosen.layers} != {ask.law.parameter}:
             raise InternalError("the layers of a summary have other noise than was paid for")
         return draw_summary(sparse_counts(cells_of(counts, ask.scan), self.axes, self.radix), chosen, entropy)
-
-
-class SparseCounts(Hidden):
-    """Exact nonzero counts, sorted by position. They are hidden, because even their number is private."""
-
-    __slots__ = ("_occupied_counts", "_occupied_positions", "radix")
-
-    def __init__(self, radix: MixedRadix, positions: Positions, counts: IntegerArray) -> None:
-        self.radix = radix
-        self._occupied_positions, self._occupied_counts = merge_cells(positions, counts)
 
 
 def draw_summary(exact: SparseCounts, plan: SummaryPlan, entropy: Entropy) -> NoisySummary:
@@ -179,43 +169,3 @@ def _join_layers(parts: Sequence[NoisySummary]) -> NoisySummary:
     counts = np.concatenate([part.counts for part in parts])[order]
     priorities = np.concatenate([part.priorities for part in parts])[order]
     return NoisySummary(positions.take(order, axis=1), counts, priorities, len(parts))
-
-
-# Exact counts of dyadic intervals and Haar coefficients over ordered attributes, from the occupied cells alone.
-
-
-def sparse_counts(counts: ExactCounts, axes: Sequence[DyadicAxis | None], radix: MixedRadix) -> SparseCounts:
-    """Returns the first aggregate's counts by position. axes: each attribute's nodes, or None to keep its values.
-
-    radix: numbering of the cells, with nodes in place of the attributes that have some.
-    """
-    sizes = tuple(size if axis is None else axis.nodes for size, axis in zip(counts._sizes, axes, strict=True))
-    if sizes != radix.sizes or any(axis and axis.size != size for size, axis in zip(counts._sizes, axes, strict=True)):
-        raise InternalError("the summary and the counts disagree about the domain")
-    coordinates, values = counts._exact_coordinates, counts._exact_counts[0]
-    if not any(axes):
-        return SparseCounts(radix, radix.pack(coordinates, len(values)), values)
-    positions, sums = np.empty((len(radix.bases), 0), dtype=np.int64), np.empty(0, dtype=np.int64)
-    for steps in product(*(range(1 if axis is None else axis.per_row) for axis in axes)):
-        nodes, signed = _nodes(coordinates, values, axes, steps)
-        level = merge_cells(radix.pack(nodes, len(signed)), signed)
-        positions, sums = np.concatenate([positions, level[0]], axis=1), np.concatenate([sums, level[1]])
-    return SparseCounts(radix, positions, sums)
-
-
-def _nodes(
-    coordinates: Sequence[NDArray[np.integer]],
-    values: IntegerArray,
-    axes: Sequence[DyadicAxis | None],
-    steps: Sequence[int],
-) -> tuple[list[NDArray[np.integer]], IntegerArray]:
-    """Returns the node of each cell at one level of each axis, and the cell's count with its sign at that node."""
-    nodes: list[NDArray[np.integer]] = []
-    for codes, axis, step in zip(coordinates, axes, steps, strict=True):
-        if axis is None:
-            nodes.append(codes)
-            continue
-        numbers, signs = axis.of_code(codes, step)
-        nodes.append(numbers)
-        values = values if signs is None else values * signs
-    return nodes, values

@@ -172,31 +172,6 @@ def _value_position(value: str, domain: ValueDomain, name: str) -> str:
     return f"(SELECT dpduck_place FROM ({places}) AS dpduck_places WHERE dpduck_label = {value})"
 
 
-# DuckDB keeps all columns of the rows that it looks up in a subquery, for each copy that joins made. So a text that is
-# looked up in a long list is made short before that, in a SELECT of its own.
-
-
-def is_long_list(key: GroupKey) -> bool:
-    """Tells whether a key's texts are looked up in a subquery."""
-    domain = key.domain
-    return isinstance(domain, ValueDomain) and domain.type_name == "VARCHAR" and len(domain.values) > MOST_POSITIONS
-
-
-def label_name(position: int) -> str:
-    """Returns the name of the column with the short text of a key (short_label)."""
-    return f"dpduck_label_{position}"
-
-
-def short_label(key: GroupKey) -> str:
-    """Writes a key's text if it is short enough for a label. All longer texts become one text that is no label."""
-    if not isinstance(key.domain, ValueDomain):
-        raise InternalError("a list of labels without labels")
-    longest = max(len(label.encode("utf-8", "surrogatepass")) for label in key.domain.values)
-    value = f"TRY_CAST({key.value.sql} AS VARCHAR)"
-    none = "x" * (longest + 1)
-    return f"CASE WHEN strlen({value}) <= {longest} THEN {value} WHEN {value} IS NOT NULL THEN '{none}' END"
-
-
 def _list_code(value: str, domain: ValueDomain, name: str, position: str) -> str:
     count = len(domain.values)
     null_code = str(count) if domain.with_null else "NULL"
@@ -216,3 +191,28 @@ def _range_reading(domain: RangeDomain, name: str, value: str) -> KeyReading:
     codes = np.arange(count + 1, dtype=np.int64)
     inside = f"{value} IS NULL OR ({bins.inside})"
     return KeyReading(group, 0, codes, -1, (inside,), "", bins.parameters, group, count + 1)
+
+
+def is_long_list(key: GroupKey) -> bool:
+    """Tells whether a key's texts are looked up in a subquery."""
+    domain = key.domain
+    return isinstance(domain, ValueDomain) and domain.type_name == "VARCHAR" and len(domain.values) > MOST_POSITIONS
+
+
+def label_name(position: int) -> str:
+    """Returns the name of the column with the short text of a key (short_label)."""
+    return f"dpduck_label_{position}"
+
+
+def short_label(key: GroupKey) -> str:
+    """Writes a key's text if it is short enough for a label. All longer texts become one text that is no label.
+
+    DuckDB keeps all columns of the rows that it looks up in a subquery, for each copy that joins made. So a text that
+    is looked up in a long list is made short before that, in a SELECT of its own.
+    """
+    if not isinstance(key.domain, ValueDomain):
+        raise InternalError("a list of labels without labels")
+    longest = max(len(label.encode("utf-8", "surrogatepass")) for label in key.domain.values)
+    value = f"TRY_CAST({key.value.sql} AS VARCHAR)"
+    none = "x" * (longest + 1)
+    return f"CASE WHEN strlen({value}) <= {longest} THEN {value} WHEN {value} IS NOT NULL THEN '{none}' END"

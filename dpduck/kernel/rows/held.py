@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from dpduck.kernel.columns.expressions import Expression, RelationColumn, columns_of
 from dpduck.kernel.columns.stored import LONGEST_JOINED, fits_sql, shorten_sql
-from dpduck.kernel.contributions import order_sql, rank_sql
 from dpduck.kernel.relations import Join
+from dpduck.kernel.rows.bounding import order_sql, rank_sql
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type

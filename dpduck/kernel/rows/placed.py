@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from dpduck.kernel.columns.comparisons import Coded, Comparison
 from dpduck.kernel.columns.conditions import beyond_scans, where_sql
-from dpduck.kernel.columns.expressions import AnalystSql, Coded, Comparison, Expression, Lookup, RelationColumn
+from dpduck.kernel.columns.expressions import AnalystSql, Expression, Lookup, RelationColumn
 from dpduck.kernel.columns.periods import inside_sql
-from dpduck.kernel.contributions import order_sql
 from dpduck.kernel.relations import (
     EXTENDING,
     NUMBER_TYPE,
@@ -36,6 +36,7 @@ from dpduck.kernel.relations import (
     repeats,
     tables_of,
 )
+from dpduck.kernel.rows.bounding import order_sql
 from dpduck.kernel.rows.features import column_operands, comparable_sql, feature_sql, texts_held, without_signs
 from dpduck.kernel.rows.held import Held, apart_sql, cut_sql, held_by, longest_made
 from dpduck.kernel.units import Numbered, SamePeriod, held_in, parts_of, period_of

@@ -10,9 +10,10 @@ from dpduck.kernel.columns.conditions import where_sql
 from dpduck.kernel.columns.expressions import Expression, RelationColumn
 from dpduck.kernel.columns.periods import pair_sql
 from dpduck.kernel.columns.stored import instant_sql, shorten_sql, text_sql
-from dpduck.kernel.contributions import UNIT, Contribution, order_sql
+from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.relations import EXTENDING, Source, Stored, Union, most_copies, repeats
+from dpduck.kernel.rows.bounding import UNIT, order_sql
 from dpduck.kernel.rows.held import hash_input_sql
 from dpduck.kernel.rows.placed import SourceSql, render_source
 from dpduck.kernel.units import REFERENCE, ROWS, Referenced, UnitTuple, lookup_sql, period_of, person_of
