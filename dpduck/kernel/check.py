@@ -84,7 +84,7 @@ class Carried:
     """Privacy unit of a source's rows. key: its name in the ledger, "" if all rows are public.
 
     choices: expressions that each give a row's unit, () if each row is a unit. links: link names of columns. Rows with
-    equal values under one link name are of one unit. types: types of all columns. word: PER's word, "" without PER.
+    equal values under one link name are of one unit. word: PER's word, "" without PER.
     collated: whether a collation compares some text. aliases: aliases of all relations, also in SEMI and ANTI joins.
     """
 
@@ -115,10 +115,7 @@ def require_carried(
     facts: Facts,
     conditions: Iterable[Expression] = (),
 ) -> str:
-    """Refuses rows that do not carry this unit. Returns the unit's name in the ledger.
-
-    read, conditions: values and conditions that a job reads from a row.
-    """
+    """Refuses rows that do not carry this unit. Returns its name in the ledger. read, conditions: as a job has."""
     deepest = max(level for _, level in every_source(source))
     demand(deepest <= MOST_LEVELS, f"more than {MOST_LEVELS} relations inside of each other")
     carried = derive_unit(source, facts)
@@ -350,7 +347,6 @@ def _are_linked(join: Join, left: Carried, right: Carried) -> bool:
 
 
 def _held_together(side: Carried) -> list[UnitTuple]:
-    """Lists the units of several columns on one side."""
     units = (person_of(unit) for (unit, *_) in side.choices)
     return [unit for unit in units if isinstance(unit, UnitTuple)]
 
@@ -399,7 +395,6 @@ def _together(unit: Expression) -> tuple[tuple[str, str], ...]:
 
 
 def _shown_type(output: Expression) -> str:
-    """Returns the type of an output of a UNION ALL."""
     if isinstance(output, RelationColumn):
         return output.type_name
     demand(isinstance(output, Literal) and output.kind == "text", "an output that is no column and no text")
@@ -463,7 +458,6 @@ def _is_mixed(unit: Expression) -> bool:
 
 
 def _made_type(feature: Feature) -> str:
-    """Returns DuckDB's type of a feature."""
     operand = "" if feature.operand is None else feature.operand.type_name
     if feature.form in ("any", "all"):
         return "BOOLEAN"

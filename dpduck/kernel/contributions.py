@@ -12,8 +12,8 @@ in a cell give the measured tables:
   add up to K^d for every row. So all d + 1 tables together cost no more than one. Their combinations give the number
   of rows, the sum and, for d = 2, the sum of squares. `rest`: one more table, K^d for rows without a value.
 
-Sums are taken in 128-bit integers, which no number of rows can overflow, and then modulo 2^64. All later arithmetic
-is modulo 2^64, too. It commutes with adding noise, so wrapping is post-processing of the noisy answer.
+Sums are taken in 128-bit integers, which no number of rows can overflow. From there on all arithmetic is modulo 2^64.
+It commutes with adding noise, so wrapping is post-processing of the noisy answer.
 """
 
 from __future__ import annotations
@@ -86,7 +86,6 @@ class Contribution:
 
     @property
     def step(self) -> Fraction:
-        """Returns the width of one step."""
         return (self.high - self.low) / self.steps
 
     @property
@@ -98,7 +97,6 @@ class Contribution:
 
     @property
     def tables(self) -> int:
-        """Returns the number of tables of integers."""
         return self.degree + 1 + self.rest if self.form == "moments" else 1
 
     @property
@@ -111,7 +109,6 @@ class Contribution:
 
     @property
     def has_squares(self) -> bool:
-        """Tells whether squares of numbers of steps are added up, too."""
         return self.form == "squares" or self.degree == 2
 
     @property
@@ -125,10 +122,10 @@ class Contribution:
         return 2 if self.form == "squares" else 1
 
     def unit_bound(self, rows: int, cells: int) -> int:
-        """Returns a bound of the L1 norm, over all tables of `cells` cells, of a unit with `rows` rows.
+        """Bounds the L1 norm, over all tables of `cells` cells, of a unit with `rows` rows.
 
-        By group, a unit adds once to each cell in which it has rows. A number of rows, clamped to bounds around 0,
-        is no farther from 0 than before. So its rows bound it, too.
+        By group, a unit adds once to each cell in which it has rows. A number of rows, clamped to bounds around 0, is
+        no farther from 0 than before. So its rows bound it, too.
         """
         if not self.norm:
             return self._whole_bound(rows, cells)
@@ -136,7 +133,7 @@ class Contribution:
         return min(FULL * self._whole_bound(rows, cells), isqrt(cells * squared - 1) + 1, squared)
 
     def squared_bound(self, rows: int, cells: int, cell_rows: int) -> int:
-        """Returns a bound of a unit's squared L2 norm over `cells` cells, with at most `cell_rows` rows in each.
+        """Bounds a unit's squared L2 norm over `cells` cells, with at most `cell_rows` rows in each.
 
         A sum of squares is at most the sum of absolute values times the largest absolute value.
         """

@@ -66,7 +66,6 @@ class Bill:
 
     @property
     def ledger_key(self) -> str:
-        """Returns the ledger's key for the unit and its periods."""
         return charge_key(self.unit_key, self.periods)
 
 
@@ -135,7 +134,6 @@ class Door(Hidden):
         return self._limits[id(family)]
 
     def close(self) -> None:
-        """Ends all asks and drops the counts."""
         self._left.clear()
         self._limits.clear()
         self._counts.clear()
@@ -172,9 +170,8 @@ def open_door(
 
     unchanged: function that reads public facts again, in the transaction that will count, and refuses changes.
     paid: ledger entry that has paid this very bill, for a release that ended before its answer. No part of the answer
-    has left, as records outside the store say, so nothing is charged again (privacy.md, "Interrupted"). note: note of
-    the charge, see LedgerChain.write. place: place where rows are counted. The caller may show the answer only after
-    Ledger.end has returned.
+    has left, as records outside the store say, so nothing is charged again (privacy.md, "Interrupted").
+    note: note of the charge (LedgerChain.write). The caller may show the answer only after Ledger.end has returned.
     """
     _require_room(asks, bill, ledger, paid)
     with ExitStack() as stack:
@@ -239,10 +236,7 @@ def require_units(cursor: duckdb.DuckDBPyConnection, jobs: Sequence[CountingJob]
 
 
 def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], workers: StrictWorkers) -> None:
-    """Counts the jobs of the asks as a release would, but over made-up rows, and drops the counts.
-
-    cursor: connection to a database that holds nothing else.
-    """
+    """Counts the jobs of the asks over made-up rows, and drops the counts. cursor: of a database with nothing else."""
     count, shared = counting(cursor, bytes(32), workers), False
     for job in {id(ask.scan): ask.scan.job for ask in asks}.values():
         shared = shared or bool(job.beside)
@@ -341,10 +335,7 @@ def counting(
     workers: Workers | None,
     over: Over = lambda job: job,
 ) -> Callable[[CountingJob], Hidden]:
-    """Returns a function that counts a job exactly. Groups with private keys come as a KeyStream.
-
-    over: function from a job to the job that the place counts.
-    """
+    """Returns a function that counts a job exactly. over: function from a job to the job that the place counts."""
 
     shared: UnitCells | None = None
 

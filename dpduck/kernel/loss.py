@@ -1,11 +1,9 @@
 """Caps the privacy loss of a unit: large counts of a unit are multiplied by a weight below 1 (`weights_sql`).
 
-docs/privacy.md, section 5, has the theorem, its proof, and the computation in whole numbers. Let y be the
-integers that one unit adds to all cells of an aggregate, N the aggregate's norm, and F = FULL. The weight w(y) is a
-whole number from 0 to F with w^2 |y|^2 <= F^2 N. It is F if |y|^2 <= N. Counts are in parts of 1/F.
-
-Where cells are weighed together (jobs.CountingJob), y is one number: the sum over all cells. The unit then adds at most
-the square root of F^2 N to this sum.
+docs/privacy.md, section 5, has the theorem, its proof, and the computation in whole numbers. Let y be the integers that
+one unit adds to all cells of an aggregate, N the aggregate's norm, and F = FULL. The weight w(y) is a whole number from
+0 to F with w^2 |y|^2 <= F^2 N. It is F if |y|^2 <= N. Counts are in parts of 1/F. Where cells are weighed together
+(jobs.CountingJob), y is one number: the sum over all cells.
 
 Let a unit add at most B in L1, with B at most `NARROW`. Then no square and no product here is beyond 2^62. The sum s of
 squares is at most B^2, and w^2 s is about F^2 N at most, or s if w is 1. So BIGINT is as good as HUGEINT.

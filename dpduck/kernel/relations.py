@@ -49,7 +49,6 @@ class Stored:
 
     @property
     def sql(self) -> str:
-        """Writes the table, or the SELECT of its columns."""
         if not self.selected:
             return self.table
         listed = ", ".join(f"{quote_identifier(column)} AS {quote_identifier(name)}" for name, column in self.selected)
@@ -106,7 +105,6 @@ class Branch:
 
     @property
     def rows(self) -> Source:
-        """Returns the rows with the joins that find their unit."""
         return with_unit(self.source, self.unit)
 
 
@@ -152,7 +150,6 @@ class Feature:
 
     @property
     def operands(self) -> tuple[RowValue, ...]:
-        """Lists all row values from which the feature is computed."""
         own = () if self.operand is None else (self.operand,)
         return (*own, *(place.operand for place in self.order))
 
@@ -176,12 +173,10 @@ class Units:
 
     @property
     def rows(self) -> Source:
-        """Returns the rows with the joins that find their unit."""
         return with_unit(self.source, self.unit)
 
     @property
     def conditions(self) -> tuple[Expression, ...]:
-        """Lists the conditions of counts and of features."""
         candidates = (*(condition for condition, _ in self.counts), *(feature.condition for feature in self.features))
         return tuple(condition for condition in candidates if condition is not None)
 

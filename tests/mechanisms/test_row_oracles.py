@@ -148,7 +148,7 @@ def test_coalesce_never_writes_into_the_result_of_try(
 ) -> None:
     """SQL over rows has no COALESCE under TRY: there a row that raises makes DuckDB overwrite the result."""
     run: list[str] = []
-    monkeypatch.setattr("dpduck.kernel.worker.added_calls.with_results_of_their_own", lambda sql: seen(run, sql))
+    monkeypatch.setattr("dpduck.kernel.worker.program.with_results_of_their_own", lambda sql: seen(run, sql))
     more = {"k": ", delta = 1e-7, group_selection_strategy = LAPLACE_THRESHOLD", "s": ", refresh = 'a'"}
     assert patients.outcomes(select, more.get(select[0], "")) == ("answered", "answered")
     assert any("coalesce" in sql for sql in run)

@@ -1,11 +1,9 @@
 """Numbers that the database's own process computes: sums, differences and products that cannot overflow.
 
-A number is made of stored DECIMAL and integer columns and constants. It is refused if its type would need more than 38
-decimal digits. Each operand is cast to a DECIMAL that is wide enough. So no sum and no product can overflow, whatever a
-row holds. A sum has one digit more than its wider operand. A product has the digits of both.
-
-A column that is clamped to public bounds has as many digits as the bounds. The cast to that type is TRY_CAST, so it
-cannot raise. A number here has its value even if the types in the analyst's text would overflow.
+A number is made of stored DECIMAL and integer columns and constants. Each operand is cast to a DECIMAL that is wide
+enough, whatever a row holds. A sum has one digit more than its wider operand, and a product has the digits of both. A
+number is refused if its type would need more than 38 digits. So it has its value even if the types in the analyst's
+text would overflow. A column that is clamped to public bounds has as many digits as the bounds.
 
 Prepared rows hold columns with a CLAMP as whole numbers of small types (Cut). A number over such columns alone gives
 the same double in a fraction of the time.
@@ -40,17 +38,14 @@ class Number(Expression):
 
     @property
     def whole(self) -> int:
-        """Returns the number of digits before the decimal point."""
         return self.places[0]
 
     @property
     def scale(self) -> int:
-        """Returns the number of digits after the decimal point."""
         return self.places[1]
 
     @property
     def digits(self) -> int:
-        """Returns the number of decimal digits of the type."""
         return self.whole + self.scale
 
     def units(self, cuts: Sequence[Cut]) -> WholeNumber | None:
@@ -208,7 +203,6 @@ class CaseNumber(Number):
         return max(value.whole for value in self.values), max(value.scale for value in self.values)
 
     def _case_sql(self, names: Names, values: Sequence[str]) -> str:
-        """Writes the CASE. values: SQL of each value."""
         branches = [f"WHEN {condition.write(names)} THEN" for condition in self.conditions]
         branches += ["ELSE"] if len(values) > len(branches) else []
         return f"CASE {' '.join(map(' '.join, zip(branches, values, strict=True)))} END"
@@ -278,7 +272,6 @@ class Double(Expression):
 
     @property
     def column(self) -> RelationColumn | None:
-        """Returns the stored column, if the number is just a column."""
         if isinstance(self.number, RelationColumn):
             return self.number
         return self.number.column if isinstance(self.number, StoredNumber) else None
@@ -301,7 +294,6 @@ class Double(Expression):
 
 
 def _is_machine(column: RelationColumn) -> bool:
-    """Tells whether a column holds whole or floating numbers, which DuckDB casts directly to DOUBLE."""
     return sql_type(column.type_name).is_integer or sql_type(column.type_name).is_float
 
 

@@ -49,7 +49,6 @@ class Literal(Expression):
 
     @property
     def places(self) -> tuple[int, int]:
-        """Returns the numbers of digits before and after the point."""
         whole, _, part = self.text.partition(".")
         return len(whole), len(part)
 
@@ -257,9 +256,10 @@ class Junction(RowCondition):
 
 @dataclass(frozen=True)
 class Coded(RowCondition):
-    """A condition that is evaluated on the codes of prepared rows where codes determine values.
+    """A condition that is evaluated on the codes of prepared rows. `test` is the condition on codes.
 
-    outside: condition of rows with other codes, None if there are none. `written` tests them, and `test` the others.
+    outside: condition for rows with a value that has no code, None if there are none. `written` is evaluated on these
+    rows.
     """
 
     written: Expression

@@ -79,7 +79,6 @@ class RelationColumn(Expression):
         return f"{quote_identifier(self.relation)}.{quote_identifier(self.name)}"
 
     def of(self, relation: str) -> str:
-        """Returns the column's name in SQL under another alias, which needs no quotes."""
         return f"{relation}.{quote_identifier(self.name)}"
 
 
@@ -131,7 +130,6 @@ class AnalystSql(Own):
         return False
 
     def cast(self, type_name: str) -> AnalystSql:
-        """Returns the expression with a cast around it."""
         return AnalystSql(("CAST(", *self.pieces, f" AS {type_name})"))
 
 

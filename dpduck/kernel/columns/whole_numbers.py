@@ -1,8 +1,7 @@
 """Whole numbers in place of decimals, for numbers over columns that prepared rows also hold clamped.
 
-Sums, differences and products of units are BIGINT. They cannot overflow for any values of the types that hold them, so
-nothing rests on the content of a file. If bounds keep a result within 2^53 units, which a double holds exactly, it
-equals the double of a DECIMAL with the same value.
+Sums, differences and products of units are BIGINT, and cannot overflow for any values of the types that hold them. If
+bounds keep a result within 2^53 units, which a double holds exactly, it equals the double of a DECIMAL of that value.
 """
 
 from __future__ import annotations
@@ -52,7 +51,6 @@ class WholeNumber:
 
     @property
     def reach(self) -> Fraction:
-        """Returns the bound of the number's absolute value."""
         return Fraction(self.bound, 10**self.scale)
 
     def at(self, scale: int) -> WholeNumber | None:

@@ -1,9 +1,8 @@
 """One scan over private rows: from a counting job to exact counts, in two stages.
 
-The first stage turns rows into integers. Stored columns become codes, flags and steps in the database's process. A
-worker process computes an analyst's expressions over a row (worker/program.py). A cell consists of codes, which are
-packed keys or attributes. Texts of selected groups are bytes, and a key of an unbounded universe is the two halves of a
-digest. No collation compares these. The second stage turns integers into counts (stage.py).
+The first stage turns rows into integers. The database computes codes, flags and steps from stored columns, and a worker
+process computes an analyst's expressions over a row (worker/program.py). A cell consists of codes, which are packed
+keys or attributes, or of bytes, which no collation compares. The second stage turns integers into counts (stage.py).
 """
 
 from __future__ import annotations
@@ -86,10 +85,7 @@ class JobReading:
 def count_exactly(
     cursor: duckdb.DuckDBPyConnection, job: CountingJob, bounding_key: bytes, workers: Workers | None = None
 ) -> ExactCounts:
-    """Returns exact counts of `job`. Its only error has one fixed text, since DuckDB's texts may quote data.
-
-    workers: source of processes for an analyst's expressions. None: the count starts its own.
-    """
+    """Returns exact counts of `job`. Its only error has one fixed text. workers: None starts own processes."""
     grouped = group_first(job)
     reading = read_job(grouped or job)
     if grouped is not None:
@@ -141,7 +137,6 @@ def _read_in_engine(
     workers: Workers | None,
     parameters: Mapping[str, object],
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection]]:
-    """Yields SQL of one row per occupied cell of an engine's rows, and the cursor that reads it."""
     job = reading.job
 
     def stage(rows: str) -> str:
@@ -290,11 +285,10 @@ def job_sql(job: CountingJob) -> str:
 
 
 def group_first(job: CountingJob) -> CountingJob | None:
-    """Rewrites a count by long lists of labels as a job over groups that DuckDB makes, with their numbers of rows.
+    """Rewrites a count by long lists of labels as a job over groups that DuckDB makes. None: another kind of job.
 
     Labels are then looked up once for each group, not for each row. Without this, 144 million rows by two lists of
-    3,220 labels took three times as long as DuckDB's GROUP BY. Values outside the lists make groups too, as in any
-    GROUP BY. None: the job is another kind of count.
+    3,220 labels took three times as long as DuckDB's GROUP BY. Values outside the lists make groups too.
     """
     plain = job.unit is None and job.aggregates == (Contribution(),) and not (job.selected or job.place.in_engine)
     domains = [key.domain for key in job.keys]
@@ -331,7 +325,6 @@ def group_first_sql(reading: JobReading) -> str:
 
 
 def _stage(reading: JobReading, rows: str, crowds: Crowds | None = None) -> str:
-    """Writes one row per occupied cell, from rows with cells (stage.py)."""
     job, cells = reading.job, cells_of(reading)
     if job.unit is None and any(aggregate.per_group for aggregate in job.aggregates):
         raise InternalError("contributions by group need a privacy unit")
@@ -344,10 +337,7 @@ def _stage(reading: JobReading, rows: str, crowds: Crowds | None = None) -> str:
 
 
 def known_units(reading: JobReading) -> BoundingFacts:
-    """Returns the facts about the units of a job's rows.
-
-    They are weaker if some rows are left out: by conditions, by joins, by a worker, or because a key has no code.
-    """
+    """Returns the facts about the units of a job's rows, weaker if some rows are left out or a key has no code."""
     job, scan, worker = reading.job, reading.scan, reading.division.has_work
     joined, coded = bool(job.source.joins), not job.selected and job.digest is None
     # conditions are expected to leave few of many rows, and holding these is faster than a second join
@@ -385,7 +375,6 @@ def merge_rows(reading: JobReading, rows: str) -> str:
 
 
 def _attribute_sql(reading: JobReading, attribute: Attribute) -> str:
-    """Writes an attribute's code: its only key's code, or an entry in a list over all combinations of key codes."""
     sources = [f"({_code_sql(reading, position)})" for position in attribute.sources]
     if len(sources) == 1 and np.array_equal(attribute.codes, np.arange(attribute.size)):
         return sources[0]
@@ -435,8 +424,7 @@ def rows_of(reading: JobReading) -> str:
     """Writes rows of integers. If a worker computes a column, the rows have the inputs of that column in its place.
 
     Packed keys make rows narrow, which saves time if rows are sorted or sent. Rows outside a domain are then dropped
-    before bounding. Without packing, rows are grouped by key columns, or by positions in the lists of labels. That is
-    as fast as DuckDB's own query. Packing several keys into one integer would be slower there.
+    before bounding. Without bounding, to pack several keys would be slower than DuckDB's own GROUP BY.
     """
     job, scan, division = reading.job, reading.scan, reading.division
     cells = {_cell(number): key.group_sql for number, key in enumerate(reading.keys)}
@@ -465,9 +453,9 @@ def rows_of(reading: JobReading) -> str:
 
 
 def _private_keys(reading: JobReading) -> dict[str, str]:
-    """Returns the columns of a row's private texts, as bytes, or of its digest, if the database computes them.
+    """Writes a row's private texts as bytes, or its digest, if the database computes them.
 
-    As text under a collation, a key that several people spell differently would show one person's spelling.
+    Under a collation, a key that several people spell differently would show one person's spelling.
     """
     if reading.job.digest is not None:
         return {_KEY: f"md5_number({_short_key(reading.job.digest, reading.scan)})"}
@@ -483,8 +471,9 @@ def _short_texts(reading: JobReading) -> list[str]:
 
 
 def _short_key(key: KeyText | Own, scan: JobScan) -> str:
-    """Writes the text of a digest's key, NULL if too long. DuckDB concatenates texts for some thousand rows at a time,
-    which may all be one person's rows.
+    """Writes the text of a digest's key, NULL if too long.
+
+    DuckDB concatenates texts for some thousand rows at a time, which may all be one person's rows.
     """
     parts = Counter(part.column for part in key.parts) if isinstance(key, KeyText) else Counter[StoredColumn]()
     texts = {column.quoted: times for column, times in parts.items() if column.type_name == "VARCHAR"}
@@ -564,7 +553,6 @@ def _word_sql(readings: Sequence[KeyReading], word: Sequence[int]) -> str:
 
 
 def _unpack(reading: JobReading, columns: Sequence[Column]) -> list[Column]:
-    """Decodes packed integers to one column of domain codes for each key."""
     codes: list[Column] = []
     for word, column in zip(_words(reading), columns, strict=False):
         slots = np.unravel_index(np.ma.getdata(column), [reading.keys[position].slots for position in word])

@@ -2,7 +2,7 @@
 
 An owner who chooses a bound has the rows anyway. Nobody else gets an answer from here (engine/checks.py checks the
 caller). Nothing is charged, no noise is drawn, and nothing is stored. The rows are those that the statement would
-count. Its job is read as for a count, and stage_sql adds up the kept rows with the unit as one more key.
+count.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ OWNER = "dpduck_owner"
 class UnitContributions:
     """Contributions of units to aggregates: a row for each aggregate, with a number for each unit.
 
-    added: the sum of a unit's integers over all cells. squares: the sum of their squares. Both are doubles, since
-    people only look at these figures. Weights of answers are computed in whole numbers (loss.py).
+    added: the sum of a unit's integers over all cells. squares: the sum of their squares. Both are doubles, for display
+    only.
     """
 
     added: FloatArray = field(repr=False)
@@ -70,7 +70,6 @@ def _by_unit_sql(stage: str, aggregates: Sequence[Contribution]) -> str:
 
 
 def _integers(aggregates: Sequence[Contribution]) -> list[str]:
-    """Writes a unit's integer in a cell for each aggregate, from the columns of contribution_sql.by_cell."""
     integers, first = [], 0
     for aggregate in aggregates:
         counted_rows, valued, low, high = (f"CAST({total_name(first + place)} AS DOUBLE)" for place in range(4))

@@ -1,8 +1,7 @@
 """Budgets: what units have spent (rebuilt from the rows of the ledger), what is left, and changes of budgets.
 
-Every number in a message is public. With units by periods, a unit is one person's rows of one period. A charge names a
-run of periods: its answers may read rows of these periods, and depend on no rows of other periods (rows/placed.py reads
-each table in this run alone). So
+Every number in a message is public. With units by periods, a charge names a run of periods. Its answers depend on no
+rows of other periods, since rows/placed.py reads each table in this run alone. So
 
   of one period:   the charges with this period in their run add up, and no others.
   of a person:     let a charge of (epsilon, rho) name k periods. Taking away all rows of a person takes away at most k
@@ -39,7 +38,6 @@ class PeriodSums:
     person: Charge = NOTHING
 
     def add(self, periods: Periods, charge: Charge) -> None:
-        """Adds a charge for a run of periods."""
         self.charges[periods] = add_charges(self.charges.get(periods, NOTHING), charge)
         self.person = add_charges(self.person, for_person(charge, periods.count))
 
@@ -149,10 +147,7 @@ def _rho_allowed(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 
 def require_room(owner: str, budget: Budget | None, spent: Charge, charge: Charge) -> None:
-    """Refuses a charge beyond what is left. Pure budgets add epsilon, the others rho and the delta of selected keys.
-
-    owner: the name of the budget or the share, for the message.
-    """
+    """Refuses a charge beyond what is left. owner: the name of the budget or the share, for the message."""
     if budget is None:
         raise BudgetRefusal(f"there is no {owner}", accepted="CREATE PRIVACY POLICY with a BUDGET by the owner")
     if budget.rho is not None:
@@ -292,7 +287,6 @@ class LedgerState:
         return self._hashes[32 * row_id : 32 * (row_id + 1)].hex()
 
     def absorb(self, row: LedgerRow) -> None:
-        """Adds a row that has just been written or verified."""
         charge = charge_of(row.epsilon, row.rho, row.delta)
         key = (row.unit_key, row.principal)
         self.spent[row.unit_key] = add_charges(self.spent.get(row.unit_key, NOTHING), charge)

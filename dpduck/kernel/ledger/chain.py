@@ -138,10 +138,10 @@ class LedgerChain:
         raise _crowding_error()
 
     def _count_on(self, row: LedgerRow) -> None:
-        """Adds the row that was just committed to the state, and moves the outside counters on from `settle`.
+        """Adds the committed row to the state, and moves the outside counters on from `settle`.
 
-        The row is not read again: it follows the chain's end, and no other row can have its number. If another ledger
-        of this process moved the counters meanwhile, `settle` reads everything.
+        The row follows the chain's end, and no other row can have its number, so it is not read again. If another
+        ledger of this process moved the counters meanwhile, `settle` reads everything.
         """
         before = self._seen
         self._absorb(self.state, [row])
@@ -164,12 +164,10 @@ class LedgerChain:
             raise _crowding_error()
 
     def entries(self, principal: str | None) -> list[LedgerEntry]:
-        """Returns all entries in order, or those of one principal."""
         rows = self._table.rows() if principal is None else self._table.rows("WHERE principal = ?", principal)
         return [self._entry_of(row) for row in rows]
 
     def entry(self, entry_id: int) -> LedgerEntry:
-        """Returns one entry by its number."""
         row = next(self._table.rows(f"WHERE id = {int(entry_id)}", in_order=False), None)
         if row is None:
             raise StoreError(f"ledger entry {entry_id} is missing; accepted: the store as it was last written")
@@ -197,7 +195,6 @@ class LedgerChain:
         mechanism: str,
         budget: Budget | None = None,
     ) -> LedgerRow:
-        """Builds the next row of the chain."""
         last_id, at = self.state.last_id, microseconds_of(datetime.now(UTC))
         declared, previous = None if budget is None else budget_text(budget), self.state.hash_at(last_id)
         texts = (principal, unit_key, table_name, statement, mechanism, *amounts_text(charge))

@@ -3,9 +3,10 @@
 A charge is committed to the store first, then to the secrets file, then to the witness, and only then answered. A crash
 in between leaves the ledger one valid entry ahead at most: the next charge first brings both positions up to date. Both
 also have the charges without an answer. Before an answer can be seen, its charge is removed there. So a copy of the
-store from the time between charge and answer gets no answer. The ledger refuses to work if a position is beyond its
-end, or more than one entry behind, or has another hash than the ledger there. It also refuses if the witness is ahead
-of the secrets file. Each is a sign of an older or a second copy.
+store from the time between charge and answer gets no answer.
+
+The ledger refuses to work if a position is beyond its end, or more than one entry behind, or has another hash than the
+ledger there, or if the witness is ahead of the secrets file. Each is a sign of an older or a second copy.
 """
 
 from __future__ import annotations
@@ -122,10 +123,7 @@ class OutsideCounters:
         }
 
     def advance(self, texts: PositionTexts, state: LedgerState, begun: Begun) -> PositionTexts | None:
-        """Moves both positions to the end of the ledger, and returns their texts.
-
-        Returns None if another writer has changed one meanwhile.
-        """
+        """Moves both positions to the end of the ledger. Returns their texts, None if another writer changed one."""
         text = encode_position(ChainEnd(state.last_id, state.hash_at(state.last_id), state.spent, begun))
         if texts.secrets != text and not self._secrets.replace(POSITION, texts.secrets, text):
             return None

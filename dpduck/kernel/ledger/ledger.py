@@ -98,12 +98,10 @@ class Ledger:
 
     @property
     def store(self) -> str:
-        """Returns the name under which the store is attached."""
         return self._chain.store
 
     @property
     def bounding_key(self) -> bytes:
-        """Returns the secret key of the hash that decides which rows of a unit MAX ROWS keeps."""
         return require_secret(self.secrets, BOUNDING_KEY)
 
     def declare_budget(self, unit_key: str, table_name: str, budget: Budget, principal: str, statement: str) -> int:
@@ -128,22 +126,17 @@ class Ledger:
             return self._chain.state.last_id
 
     def budget(self, unit_key: str) -> Budget | None:
-        """Returns the budget that was last declared for a unit."""
         with self._lock:
             self._chain.read_on()
             return self._chain.state.budgets.get(unit_key)
 
     def budgets(self) -> Mapping[str, Budget]:
-        """Returns the budgets that were last declared, by unit."""
         with self._lock:
             self._chain.read_on()
             return dict(self._chain.state.budgets)
 
     def spent(self, unit_key: str, principal: str | None = None, within: Periods | None = None) -> Charge:
-        """Returns the sum of a unit's charges, in all or by one principal. Its epsilon is None if some charge has none.
-
-        For a unit by periods, it returns the largest sum of any one period, in `within` if that is given.
-        """
+        """Returns a unit's spent sum, or that of its period with most. The epsilon is None if a charge has none."""
         with self._lock:
             self._chain.read_on()
             return self._chain.state.of(unit_key, principal, within)
@@ -171,10 +164,7 @@ class Ledger:
         periods: Periods | None = None,
         anew: bool = True,
     ) -> None:
-        """Raises BudgetRefusal if this charge is more than what is left now. Charges nothing.
-
-        anew: whether to read new entries of other ledgers in this process first. The charge itself always reads them.
-        """
+        """Raises BudgetRefusal if this charge is more than what is left. anew: whether to read new entries first."""
         require_charge(charge)
         with self._lock:
             if anew:
@@ -244,15 +234,12 @@ class Ledger:
         self._steps("charge ended")
 
     def entries(self, principal: str | None = None) -> list[LedgerEntry]:
-        """Returns all entries in order, or those of one principal."""
         return self._chain.entries(principal)
 
     def entry(self, entry_id: int) -> LedgerEntry:
-        """Returns one entry by its number."""
         return self._chain.entry(entry_id)
 
     def verify(self) -> None:
-        """Reads the whole chain again. Raises StoreError with the first entry that has changed since it was written."""
         with self._lock:
             self._chain.verify()
 

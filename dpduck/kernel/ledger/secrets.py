@@ -2,8 +2,8 @@
 
 It is a small SQLite file. Only its owner can read it, from the moment it exists. Every change is synchronised to disk.
 It holds the store's identity, the ledger's position, the key of the ledger's hash chain, and the key of the hash that
-orders a unit's rows. Other modules may put secret values of their own into it by name (tokens, sessions). A store in
-memory has its secrets in memory. Each call opens its own connection and closes it, so any thread may call.
+orders a unit's rows. Other modules put secret values of their own into it by name (tokens, sessions). Each call opens
+its own connection and closes it, so any thread may call.
 """
 
 from __future__ import annotations
@@ -169,7 +169,6 @@ class SecretsFile:
 
 
 def _create_private(path: Path) -> None:
-    """Makes an empty file that only its owner can read. Leaves an existing file alone."""
     try:
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
     except FileExistsError:

@@ -40,7 +40,6 @@ class LedgerTable:
         self._schema = f'"{quoted}".dpduck'
 
     def store_id(self) -> str | None:
-        """Returns the identity of the store. None if there is no ledger yet."""
         with _own_errors("read"), closing(self._open_cursor()) as cursor:
             try:
                 row = cursor.execute(f"SELECT store_id FROM {self._schema}.ledger_identity").fetchone()
@@ -76,10 +75,7 @@ class LedgerTable:
                 yield from map(LedgerRow._make, batch)
 
     def rows_from(self, first_id: int) -> Iterator[LedgerRow]:
-        """Yields every row from this id on, in order.
-
-        After the first read few rows are new. Sorting these in Python takes half the time.
-        """
+        """Yields every row from this id on, in order. Few are new after the first read, and are sorted here."""
         if first_id:
             yield from sorted(self.rows(f"WHERE id >= {int(first_id)}", in_order=False), key=lambda row: row.id)
         else:

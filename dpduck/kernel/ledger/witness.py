@@ -5,9 +5,9 @@ There is one small file for each store's identity in a state directory ($DPDUCK_
 
 It notices an older copy of the store that was restored together with its secrets file. It also notices two processes of
 this user that charge copies of one store on this machine: the second is refused at its first charge at the latest,
-before a count runs. It does not notice copies on different machines, or under different users or state directories,
-since each has a witness of its own. Nor does it notice a copy from before this machine saw the store, or a witness that
-was deleted or restored along with the store. A store that is new on a machine has no witness there yet, and gets one.
+before a count runs. It notices no copies on different machines, or under different users or state directories, since
+each has a witness of its own. Nor does it notice a copy from before this machine saw the store, or a witness that was
+deleted or restored along with the store.
 
 Without a writable directory the store is refused. To do without the witness, the owner must say so:
 DPDUCK_STATE_DIR=none, or no directory given to the ledger.

@@ -14,10 +14,7 @@ from dpduck.kernel.noise.exponentials import Bounds
 
 
 def is_below(uniform: LazyUniform, probability: Callable[[int], Bounds]) -> bool:
-    """Tells whether U is below a probability. It draws more bits of U until that is certain.
-
-    probability: function from a precision in bits to bounds on the probability.
-    """
+    """Tells whether U is below a probability. Draws bits of U until certain. probability: bounds for any precision."""
     while True:
         low, high = probability(uniform.bits + 64)
         if Fraction(uniform.value + 1, 1 << uniform.bits) <= low:
@@ -45,7 +42,6 @@ def equal_flips(probability: Callable[[int], Bounds], count: int, entropy: Entro
 def _flips(
     approximate: NDArray[np.float64], bounds: Callable[[int, int], Bounds], entropy: Entropy
 ) -> NDArray[np.bool_]:
-    """Flips coins. bounds: function from a position and bits of precision to bounds on the coin's probability."""
     words = words64(entropy, len(approximate))
     uniform = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
     outcome: NDArray[np.bool_] = uniform < approximate

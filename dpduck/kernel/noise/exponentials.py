@@ -64,7 +64,6 @@ class DiscreteLaw:
     quadratic: Fraction
 
     def exponent(self, magnitude: int) -> Fraction:
-        """Returns x(magnitude)."""
         return magnitude * (self.linear + self.quadratic * magnitude)
 
     def rise(self, near: NDArray[np.float64], far: NDArray[np.float64]) -> NDArray[np.float64]:

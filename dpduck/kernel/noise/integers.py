@@ -92,7 +92,6 @@ def _refine_codes(table: NoiseTable, prefixes: NDArray[np.uint16], entropy: Entr
 def _accept_wedges(
     table: NoiseTable, blocks: NDArray[np.int64], values: NDArray[np.int64], entropy: Entropy
 ) -> NDArray[np.bool_]:
-    """Accepts each value k of a block with probability (P(k) - P(far)) / (P(near) - P(far)), exactly."""
     width = 1 << table.shift
     near = np.where(blocks < 0, (~blocks << table.shift) + 1, blocks << table.shift)
     magnitudes, far = np.abs(values), near + (width - 1)
@@ -125,7 +124,6 @@ def _acceptance(
 
 
 def _expm1(argument: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns e^y - 1 by its series and Horner's rule, for 0 <= y <= 1."""
     total = np.full_like(argument, SERIES[-1])
     for coefficient in SERIES[-2::-1]:
         total *= argument
@@ -153,10 +151,7 @@ WIDEST = (
 
 
 def discrete_laplace(scale: Fraction, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Draws independent integers with P(k) proportional to exp(-|k| / scale), exactly: a fresh array, shape (count,).
-
-    scale: a positive rational up to 2**40, in the units of the query: sensitivity / epsilon.
-    """
+    """Draws independent integers with P(k) proportional to exp(-|k| / scale), exactly. scale: rational, to 2**40."""
     _require("scale of discrete Laplace", scale, LARGEST_SCALE, count)
     law = DiscreteLaw(linear=1 / scale, quadratic=Fraction(0))
     return sample(noise_table(law, block_shift(scale, WIDEST)), count, entropy)
@@ -179,11 +174,9 @@ GAUSSIAN_WIDEST = (
 
 
 def discrete_gaussian(variance: Fraction, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Draws independent integers with P(k) proportional to exp(-k^2 / (2 variance)), exactly: a fresh array, shape
-    (count,).
+    """Draws independent integers with P(k) proportional to exp(-k^2 / (2 variance)), exactly.
 
-    variance: sigma^2, a positive rational up to 2**80, in the squared units of the query. (The variance of the draws is
-    a little smaller, noticeably so for sigma below 1.)
+    variance: a rational up to 2**80. The variance of the draws is a little smaller, noticeably so below 1.
     """
     _require("variance of discrete Gaussian", variance, LARGEST_VARIANCE, count)
     law = DiscreteLaw(linear=Fraction(0), quadratic=1 / (2 * variance))
@@ -287,10 +280,9 @@ def noise_table(law: DiscreteLaw, shift: int) -> NoiseTable:
 
 
 def _floors(law: DiscreteLaw, shift: int) -> list[int]:
-    """Returns floor(2**64 F(i)) without an error: the precision grows until both bounds of every F have one floor.
+    """Returns floor(2**64 F(i)) exactly: the precision grows until both bounds of every F have one floor.
 
-    F < 1 is known, so an upper bound that reaches 1 is lowered to the largest number below it. The list ends at the
-    first F with that floor, since every later floor is the same.
+    F < 1 is known, so an upper bound that reaches 1 is lowered. The list ends at the first F with the largest floor.
     """
     precision, top = 128, (1 << 64) - 1
     while True:

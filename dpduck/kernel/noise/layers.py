@@ -89,7 +89,6 @@ class SummaryLaw:
             precision *= 2
 
     def given_not_before(self, precision: int) -> Bounds:
-        """Bounds the probability that an empty cell is in this layer, given that it is in no earlier one."""
         return _conditional(self, precision)
 
 
@@ -131,9 +130,7 @@ def _exponential(scale: Fraction, power: int, precision: int) -> Bounds:
 
 
 def geometric(scale: Fraction, count: int, entropy: Entropy) -> IntegerArray:
-    """Draws independent j with P(j) = (1 - a) a^j, from the discrete Laplace law. There, j and -j - 1 together have
-    the weight a^j (1 + a).
-    """
+    """Draws independent j with P(j) = (1 - a) a^j: j and -j - 1 of discrete Laplace noise weigh a^j (1 + a)."""
     draws = discrete_laplace(scale, count, entropy)
     return np.where(draws < 0, ~draws, draws)
 

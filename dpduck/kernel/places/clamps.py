@@ -36,7 +36,6 @@ class ClampedColumn:
 
     @property
     def scale(self) -> int:
-        """Returns the decimal places of the column."""
         return sql_type(self.type_name).scale
 
     @property

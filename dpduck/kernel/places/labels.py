@@ -1,8 +1,8 @@
 """Conditions over declared columns of prepared rows, evaluated on the public labels and written as conditions on codes.
 
 If codes determine the values of all columns in a condition, it is evaluated once for each combination of labels, and
-not for each row. The condition on rows is then a list of codes, or of ranges of codes. Only for rows with a value
-outside of a domain is it evaluated on the row, since nothing public determines that value.
+not for each row. It becomes a list of codes, or of ranges of codes. For rows with a value outside of a domain it is
+evaluated on the row, since nothing public determines that value.
 """
 
 from __future__ import annotations
@@ -57,10 +57,7 @@ def tells(domain: Domain, type_name: str) -> bool:
 def encode_condition(
     condition: Expression, declared: Mapping[RelationColumn, CodedColumn], inside: frozenset[RelationColumn], ask: Ask
 ) -> Expression:
-    """Returns a condition over codes in place of values. It stays unchanged if it reads any column not in `declared`.
-
-    inside: code columns for which rows outside of the domain are left out anyway.
-    """
+    """Writes a condition over codes, if all its columns are `declared`. inside: codes that leave out all other rows."""
     names = condition.columns
     if not names or not declared.keys() >= set(names):
         return condition

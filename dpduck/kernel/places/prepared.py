@@ -33,11 +33,11 @@ from dpduck.values.quoting import quote_identifier
 class PreparedTable:
     """A prepared copy of a private table.
 
-    sql: its name. codes: its DOMAIN columns, in the order of their numbers. unit: the column that holds the unit of
-    each row, of DuckDB's type unit_type. None for PRIVACY UNIT ROW. own: whether the private table has that column.
-    cuts: columns with a CLAMP, in the order of their numbers. max_rows: MAX ROWS of its policy. together: for a unit of
-    several columns, these columns with their types. They are of the table itself, or of the last table that its
-    references lead to. keys: keys of several columns that the private table had when the copy was made.
+    sql: its name. codes: its DOMAIN columns, and cuts: its columns with a CLAMP, in the order of their numbers. unit:
+    the column that holds the unit of each row, of the type unit_type. None for PRIVACY UNIT ROW. own: whether the
+    private table has that column. max_rows: MAX ROWS of its policy. together: for a unit of several columns, these
+    columns with their types. They are of the table itself, or of the last table that its references lead to. keys: keys
+    of several columns that the private table had when the copy was made.
     """
 
     sql: str
@@ -216,12 +216,10 @@ class _Level:
         return None
 
     def _replace_tables(self, source: Source) -> Source:
-        """Returns a source with all its tables replaced, also those of joins."""
         joins = (replace(join, right=self._replace_tables(join.right)) for join in source.joins)
         return replace(source, first=self._first(source.first), joins=tuple(joins))
 
     def _first(self, first: First) -> First:
-        """Returns the first relation of a FROM over prepared tables. Units and branches take the unit's column."""
         if isinstance(first, Grouped):
             return first
         if isinstance(first, Stored):

@@ -1,8 +1,4 @@
-"""Facts about the rows of a job that follow from the place where the rows lie.
-
-The rows are those of the stored tables (LiveRows), those of a prepared table (NumberedRows), or those in an engine
-(places/engine.py).
-"""
+"""Facts about the rows of a job that follow from the place where the rows lie: stored, prepared, or in an engine."""
 
 from __future__ import annotations
 

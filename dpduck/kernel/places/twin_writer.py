@@ -134,8 +134,8 @@ def _sent_rows(layout: Layout) -> str:
 def _short(value: str, type_name: str, *, cut: bool) -> str:
     """Writes a text with LONGEST_TEXT characters at most. Statements only compare longer texts by their start.
 
-    A few long texts of one unit could fill a batch, and then a failure to prepare the table would reveal them. cut:
-    whether a longer text is cut. If not, it becomes NULL: a text that identifies a unit must not be cut.
+    A few long texts of one unit could fill a batch. A failure to prepare the table would then reveal them. cut: False
+    for a text that identifies a unit. It becomes NULL if it is longer.
     """
     if not sql_type(type_name).is_shortened:
         return value
@@ -201,8 +201,9 @@ def _units(layout: Layout) -> str:
 
 
 def _sort_rows(layout: Layout, parameters: dict[str, object]) -> str:
-    """Writes the rows sorted by unit and place. Columns that most statements read are adjacent, since DuckDB packs
-    columns into blocks in their order.
+    """Writes the rows sorted by unit and place.
+
+    Columns that most statements read are adjacent, since DuckDB packs columns into blocks in their order.
     """
     window = f"(PARTITION BY dpduck_number ORDER BY {_ORDER})"
     place, rank = (f"CAST(least({name}() OVER {window}, {_LARGEST}) AS UINTEGER)" for name in ("row_number", "rank"))

@@ -162,7 +162,6 @@ class KroneckerQuery:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Returns the shape of the answer: one axis per attribute."""
         return tuple(factor.rows for factor in self.factors)
 
     def asks_single_cells(self, attributes: int) -> bool:
@@ -180,7 +179,6 @@ class KroneckerQuery:
 
     @property
     def norms(self) -> Norms:
-        """Returns the column norms. A norm of a Kronecker product is the product of its factors' norms."""
         first, second, largest = ([factor.norms[which] for factor in self.factors] for which in range(3))
         return prod(first), prod(second), prod(largest)
 
@@ -236,18 +234,15 @@ class Family:
 
     @property
     def is_marginal(self) -> bool:
-        """Tells whether the queries of the family are the cells of its marginal."""
         return not self.matrices and self.masks is None
 
     @property
     def rows(self) -> int:
-        """Returns the number of queries."""
         if self.masks is not None:
             return len(self.masks)
         return prod(len(matrix) for matrix in self.matrices) if self.matrices else prod(self.shape)
 
     def answers(self, marginal: NDArray[Scalar]) -> NDArray[Scalar]:
-        """Returns every query's answer from the marginal, shape (rows,)."""
         if self.masks is not None:
             return np.asarray(self.masks.reshape(len(self.masks), -1) @ marginal.reshape(-1))
         table = marginal

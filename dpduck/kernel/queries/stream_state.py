@@ -77,16 +77,13 @@ class StreamState(Hidden):
 
     @property
     def kept(self) -> str:
-        """Returns the table of kept rows by unit."""
         return f"{self._place}.main.kept"
 
     @property
     def closed(self) -> int:
-        """Returns the number of periods that were measured."""
         return self.versions[-1].closed if self.versions else 0
 
     def create(self) -> None:
-        """Creates the tables of a stream without measurements."""
         codes = ", ".join(f"c{number} BIGINT" for number in range(self._shape.attributes))
         counts = ", ".join(f"t{number} BIGINT" for number in range(self._shape.tables))
         self._run("BEGIN")
@@ -176,7 +173,7 @@ class StreamState(Hidden):
         return " ".join(str(int(column[0])) for sql in (kept_sql, counts) for column in self._columns(sql))
 
     def _merge(self) -> None:
-        """Merges the rows of each unit into one, if at least half of all rows are new, and there are FEW_KEPT or more.
+        """Merges the rows of each unit, if at least half of all rows are new, and there are FEW_KEPT or more.
 
         So a refresh reads at most twice as many rows as there are units (or FEW_KEPT), after any number of refreshes.
         """

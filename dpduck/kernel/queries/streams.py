@@ -65,10 +65,7 @@ StreamAsk = Ask[tuple[IntegerArray, ...]]
 
 
 def require_stream(asks: Sequence[StreamAsk], axis: int) -> tuple[CountingJob, MatrixFactor, int]:
-    """Returns a stream's job and matrix, and the slot of its first period. Refuses asks that are no stream.
-
-    It runs before the charge, too. All asks share one job, and one matrix over consecutive bins of one column.
-    """
+    """Returns a stream's job and matrix, and its first period's slot. Refuses asks that are no stream."""
     job, matrix = asks[0].scan.job, _over_time(asks[0], axis)
     if any(ask.scan.job is not job or _over_time(ask, axis) is not matrix for ask in asks):
         raise InternalError("asks of several streams")
@@ -162,7 +159,6 @@ def _measure_rows(
 
 
 def _of_part(ask: StreamAsk, axis: int, part: MatrixFactor) -> KroneckerQuery:
-    """Returns the query of an ask with only some rows of the strategy."""
     query = operator_of(ask)
     pairs = zip(query.attributes, query.factors, strict=True)
     return KroneckerQuery(query.attributes, tuple(part if attribute == axis else factor for attribute, factor in pairs))

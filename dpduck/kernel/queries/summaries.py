@@ -50,16 +50,12 @@ class SummaryPlan:
 
     @property
     def scale(self) -> Fraction:
-        """Returns the scale of the noise."""
         return self.layers[0].scale
 
 
 @dataclass(frozen=True)
 class NoisySummary:
-    """Cells sorted by their positions, shape (words, rows), with noisy counts and priorities, shape (rows,).
-
-    layers: the number of drawn layers.
-    """
+    """Cells sorted by their positions, shape (words, rows), with noisy counts and priorities. layers: how many."""
 
     positions: Positions
     counts: IntegerArray

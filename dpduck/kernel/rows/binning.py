@@ -1,8 +1,8 @@
 """Key columns in SQL: the expression that rows are grouped by, and the domain code of each group.
 
-Three rules are tested. No expression here can raise on any value. Labels and edges that are texts are prepared
-parameters, so nothing needs quoting. The public domain bounds the number of groups, so any number of values outside of
-it takes no memory. The form of each expression is the fastest that was measured (benchmarks/speed/counting.py).
+No expression here can raise on any value. Labels and edges that are texts are prepared parameters. The public domain
+bounds the number of groups, so values outside of it take no memory. The form of each expression is the fastest that was
+measured (benchmarks/speed/counting.py).
 """
 
 from __future__ import annotations
@@ -59,7 +59,6 @@ class KeyReading:
         return f"ifnull({slot}, {len(self.codes)})" if self.null_code >= 0 else f"({slot})"
 
     def decode(self, slots: NDArray[np.integer]) -> NDArray[np.integer]:
-        """Converts slots to domain codes, in a small integer type."""
         table = np.append(self.codes, self.null_code)
         codes: NDArray[np.integer] = table.astype(np.int16 if table.max() < 1 << 15 else np.int64)[slots]
         return codes
@@ -207,8 +206,8 @@ def label_name(position: int) -> str:
 def short_label(key: GroupKey) -> str:
     """Writes a key's text if it is short enough for a label. All longer texts become one text that is no label.
 
-    DuckDB keeps all columns of the rows that it looks up in a subquery, for each copy that joins made. So a text that
-    is looked up in a long list is made short before that, in a SELECT of its own.
+    DuckDB keeps all columns of the rows that it looks up in a subquery, for each copy that joins made. So long texts
+    are made short before that, in a SELECT of its own.
     """
     if not isinstance(key.domain, ValueDomain):
         raise InternalError("a list of labels without labels")

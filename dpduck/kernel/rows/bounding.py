@@ -60,7 +60,6 @@ class BoundingFacts:
 
     @property
     def columns(self) -> list[str]:
-        """Lists the columns that the rows have besides UNIT and ORDER."""
         if self.crowded or not self.counted:
             return []
         return [OF_UNIT, OPEN] if self.placed else [OF_UNIT]
@@ -248,7 +247,6 @@ def _hashes(
 
 
 def _find_repeats(hashes: NDArray[np.uint32], times: int) -> NDArray[np.uint32]:
-    """Returns the numbers that occur more than `times` times, each once."""
     hashes.sort()
     extra = hashes[times:][hashes[times:] == hashes[: max(len(hashes) - times, 0)]]
     first = np.ones(len(extra), dtype=bool)

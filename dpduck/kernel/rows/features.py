@@ -79,7 +79,6 @@ def _require_few(count: int, most: int, what: str, accepted: str) -> None:
 
 
 def _units_of(source: Source) -> Iterator[Units]:
-    """Yields all Units relations of a source, also nested ones."""
     first = source.first
     if isinstance(first, Units):
         yield first
@@ -191,7 +190,6 @@ _FIRST = "ASC NULLS LAST"
 
 
 def _order_keys(order: Sequence[OrderItem], values: Mapping[RowValue, str]) -> list[tuple[str, str]]:
-    """Returns SQL of the values of an order, each with its direction and NULLS FIRST or LAST."""
     return [
         (values[item.operand], f"{_WAYS[item.descending]} NULLS {'FIRST' if item.nulls_first else 'LAST'}")
         for item in order

@@ -161,7 +161,6 @@ class _Scope:
         return written if written is None or joins else beyond_scans(written)
 
     def _flag(self, condition: Expression, where: str = "") -> str:
-        """Returns the column with the worker's answer to a condition about one table."""
         stage = self._about(condition, where)
         name = stage.flags.setdefault(condition, f"{stage.name}_f{len(stage.flags)}")
         return self._column(stage, name)
@@ -175,7 +174,6 @@ class _Scope:
         )
 
     def value(self, operand: RowValue) -> str:
-        """Writes an input value of features: a stored column, or the column with the worker's answers."""
         value, kind = operand.value, operand.type_name
         if isinstance(value, RelationColumn):
             if value.type_name != kind:
@@ -236,7 +234,6 @@ class _Scope:
         return inside_sql(stored.moment.of(alias), stored.moment, self.periods)
 
     def number(self, first: First) -> Expression | None:
-        """Returns the number of the period of a relation's rows, None if there are no periods."""
         if self.periods is None or isinstance(first, Grouped):
             return None
         if isinstance(first, Stored):
@@ -303,7 +300,6 @@ def _parts(source: Source, scope: _Scope, movable: bool) -> _Parts:
 
 
 def _aliases(first: First, joins: Sequence[Join]) -> set[str]:
-    """Returns the aliases of the tables of a part of FROM."""
     aliases = {first.alias}
     for join in joins:
         aliases |= _aliases(join.right.first, join.right.joins)

@@ -61,7 +61,6 @@ def passes_that_are_off(cursor: duckdb.DuckDBPyConnection) -> str:
 
 
 def _running(cursor: duckdb.DuckDBPyConnection) -> list[str]:
-    """Returns the passes of this DuckDB that must be off and are on."""
     listed = ", ".join(f"'{name}'" for name in STAY.split())  # a parameter costs 0.1 ms if pandas is not installed
     rows = cursor.execute(
         f"SELECT name FROM duckdb_optimizers() WHERE name NOT IN ({listed}) "

@@ -47,7 +47,6 @@ class JobScan(SourceSql):
 
     @property
     def longest_lookup(self) -> int:
-        """Returns the most bytes of a text that is looked up among a public table's keys (see LONGEST_KEY)."""
         return longest_lookup(most_copies(self.job.source), repeats(self.job.source))
 
     def ordering(self) -> dict[str, str]:
@@ -61,7 +60,6 @@ class JobScan(SourceSql):
 
     @property
     def bounding(self) -> list[str]:
-        """Returns the columns that decide which rows of a unit are kept, none without a unit."""
         return [] if self.unit is None else [UNIT, *self.ordering()]
 
     def number(self, value: Expression) -> Computed | None:
@@ -93,7 +91,6 @@ def scan_of(job: CountingJob) -> JobScan:
 
 
 def _read_expressions(job: CountingJob) -> list[Expression]:
-    """Lists the expressions that a job reads from rows, besides the conditions of its source."""
     expressions = [*(key.value for key in job.keys), *job.texts, *([] if job.digest is None else [job.digest])]
     expressions += [part for total in job.aggregates for part in (total.condition, total.value) if part is not None]
     expressions += [] if job.unit is None else [job.unit]

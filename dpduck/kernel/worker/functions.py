@@ -117,5 +117,4 @@ def _parse_sql(sql: str) -> dict[str, Any]:
 
 @cache
 def _parser() -> duckdb.DuckDBPyConnection:
-    """Opens an empty database in memory that is used for parsing alone."""
     return duckdb.connect(":memory:", config={"threads": 1, "enable_external_access": "false"})

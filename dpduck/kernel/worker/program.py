@@ -83,12 +83,10 @@ class Division:
 
     @property
     def has_work(self) -> bool:
-        """Tells whether a worker has anything to compute."""
         return bool(self.outputs or self.conditions)
 
     @property
     def columns(self) -> tuple[RelationColumn, ...]:
-        """Returns the stored columns that the worker needs."""
         return columns_of(self._expressions())
 
     def inputs(self, names: Names = column_sql) -> dict[str, str]:
@@ -113,7 +111,6 @@ class Division:
 
     @property
     def longest_made(self) -> int:
-        """Returns the most bytes of a computed text that rows are grouped by."""
         return min(self.longest_read, longest_repeated(self.copies))
 
     def _longest_of_made(self) -> int:
@@ -221,7 +218,6 @@ def longest_lookup(copies: int, repeated: bool) -> int:
 
 
 def _restore_column(x: str, type_name: str) -> str:
-    """Writes an input as the worker's expressions use it: with its stored type, and without the sign of a zero."""
     kind = sql_type(type_name)
     if kind.is_float:
         return f"{without_sign(x, type_name)} AS {x}"
@@ -270,7 +266,6 @@ def stage_question(stage: Stage, workers: Workers, looked_up: int = LONGEST_KEY)
 
 
 def _try_cast(value: Expression, type_name: str) -> Written:
-    """Writes a value cast to a type, NULL if the cast fails."""
     pieces = value.pieces if isinstance(value, Own) else value.columns
     return Written(("try(try_cast(", *pieces, f" AS {type_name}))"))
 

@@ -167,7 +167,6 @@ class Memory:
         return self._usage()[0] > self._shared
 
     def _usage(self) -> tuple[int, int]:
-        """Returns bytes of address space, and bytes of the process's own data."""
         if self._counted is None:  # a system that does not count memory does not limit it
             return 2 << 30, 2 << 30
         pages = os.pread(self._counted, 128, 0).split()

@@ -87,7 +87,6 @@ class Worker(ChildProcess):
         self.said, self.spent = "", False
 
     def prepare(self, program: WorkerProgram) -> None:
-        """Sends a program, unless the process has it already."""
         if self._program is None and self._receive()[0] != b"S":
             raise ChildFailed
         if program != self._program:
@@ -96,7 +95,6 @@ class Worker(ChildProcess):
             self._program = program
 
     def begin(self, batch: pa.Table) -> None:
-        """Sends a batch. `finish` waits for its answer."""
         self.send(b"B", self._room.stream(batch))
 
     def finish(self, batch: pa.Table, schema: pa.Schema) -> pa.Table | None:
@@ -159,7 +157,6 @@ class Workers:
         return Worker(self._command)
 
     def give_back(self, worker: Worker, clean: bool = False) -> None:
-        """Takes back a process for further work. Kills it if enough processes are idle."""
         with self._lock:
             if len(self._idle[clean]) < self._most_idle and not self._closed:
                 self._idle[clean].append(worker)
@@ -167,7 +164,6 @@ class Workers:
         worker.kill()
 
     def close(self) -> None:
-        """Kills every idle process."""
         with self._lock:
             self._closed = True
             _end_all(self._idle)
@@ -211,7 +207,6 @@ class Runner:
         self._most = sys.maxsize
 
     def begin(self, batch: pa.Table) -> None:
-        """Sends a batch, unless it will be halved anyway. If this fails, `finish` tries again."""
         self._sent = None
         if batch.num_rows > self._most:
             return
@@ -244,7 +239,6 @@ class Runner:
         raise InternalError("a worker does not run this program")
 
     def compute(self, batch: pa.Table) -> pa.Table:
-        """Sends a batch and returns its answer."""
         self.begin(batch)
         return self.finish(batch)
 
@@ -289,7 +283,6 @@ class Runner:
         raise InternalError("a worker process could not be started")
 
     def release(self) -> None:
-        """Gives the process back for further work, or kills it if it still computes."""
         if self._sent is not None:
             self.abandon()
         if self._worker is not None:

@@ -207,7 +207,7 @@ def test_without_halving_she_would_decide(monkeypatch: pytest.MonkeyPatch) -> No
     def untried(sql: str) -> str:
         return sql.replace("try(", "(")
 
-    monkeypatch.setattr("dpduck.kernel.worker.added_calls.with_results_of_their_own", untried)
+    monkeypatch.setattr("dpduck.kernel.worker.program.with_results_of_their_own", untried)
     monkeypatch.setattr("dpduck.mechanisms.release.rehearse_asks", lambda *_: None)
     monkeypatch.setattr("tests.kernel.rows.test_extreme_row.PLACES", PLACES[3:4])
     assert require_alike(*TYPES["text"], prepared=False) == 1
