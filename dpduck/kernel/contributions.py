@@ -113,7 +113,6 @@ class Contribution:
 
     @property
     def of_steps(self) -> tuple[int, int]:
-        """Returns integers a and b, where a + b k is a row's distance from the centre in units u."""
         divisor = common_divisor(self.low - self.centre, self.step)
         return int((self.low - self.centre) / divisor), int(self.step / divisor)
 

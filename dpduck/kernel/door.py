@@ -210,7 +210,6 @@ def require_cell_key(cursor: duckdb.DuckDBPyConnection, job: CountingJob, place:
 
 
 def _require_room(asks: Sequence[Ask[Any]], bill: Bill, ledger: Ledger, paid: int | None) -> None:
-    """Refuses asks that do not fit the bill, and a bill beyond the budget. paid: earlier entry of this bill."""
     require_paid(asks, bill.charge)
     for ask in asks:
         require_periods(ask.scan, bill.periods)

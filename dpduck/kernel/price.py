@@ -107,7 +107,6 @@ class AskScan:
             raise InternalError("a scan of no tables")
 
     def norms(self, numbers: int = 1) -> Norms:
-        """Returns the sensitivity of `numbers` numbers, if a unit changes each by at most l1."""
         if numbers < 1:
             raise InternalError("nobody knows the price of this question")
         return numbers * self.l1, numbers * self.l1 * self.l1, self.l1

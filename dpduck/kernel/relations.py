@@ -182,7 +182,6 @@ class Units:
 
     @property
     def operands(self) -> tuple[RowValue, ...]:
-        """Lists the row values from which features are computed, each once."""
         return tuple(dict.fromkeys(operand for feature in self.features for operand in feature.operands))
 
 

@@ -5,10 +5,9 @@ a flag and a number of steps for each aggregate, a unit and an order. Each may b
 bytes.
 
 Let m be the most rows that are kept of one unit. Prepared rows (BoundingFacts) bring two more numbers, OF_UNIT and
-OPEN. These depend on the rows of their unit alone, and are NULL if the unit is. No row without a unit is kept. OF_UNIT
-is at least the unit's number of rows here. So a unit with OF_UNIT <= m keeps all rows without a rank. Where OPEN is 0,
-ORDER numbers a unit's rows from 1, each once, so m rows at most have ORDER <= m. A rank would keep the same rows, but
-the guarantee does not rest on that. places/twin_writer.false_facts_sql counts these rows again.
+OPEN, which depend on the rows of their unit alone. No row without a unit is kept. OF_UNIT is at least the unit's number
+of rows here. So a unit with OF_UNIT <= m keeps all rows without a rank. Where OPEN is 0, ORDER numbers a unit's rows
+from 1, each once, so m rows at most have ORDER <= m. places/twin_writer.false_facts_sql counts these rows again.
 """
 
 from __future__ import annotations
@@ -144,8 +143,8 @@ def arrivals_sql(
 ) -> str:
     """Writes the rows that take part and lie in these periods, with the unit, the order and the period of each.
 
-    period: SQL over the cells, for a row's period as an integer. A unit's text longer than LONGEST_UNIT is no unit, and
-    its rows take no part. units: False if each row is a unit. Then no row has a unit, an order or a period.
+    period: SQL over the cells, for a row's period as an integer. Rows of a unit with a text longer than LONGEST_UNIT
+    take no part. units: False if each row is a unit. Then no row has a unit, an order or a period.
     """
     checked = _check_rows_sql(rows_sql, cells, aggregates, [UNIT, ORDER] if units else [], True)
     inside = f"{period} BETWEEN {int(first)} AND {int(last)}"
@@ -160,8 +159,8 @@ def taken_sql(source: str, past: str, cells: Sequence[str], aggregates: Sequence
 
     past: table of UNIT and KEPT, the number of a unit's rows that each earlier count kept. So many fewer are kept now.
     The kept rows depend on the unit's own rows alone, now and before. If only units are counted, rows of one unit,
-    period and cell become one, with every flag of any of them. Rows that no aggregate counts are left out. Then
-    max_rows limits the cells of a unit and not its rows. A merged row adds as much as all its rows would.
+    period and cell become one, with every flag of any of them. Then max_rows limits the cells of a unit and not its
+    rows. A merged row adds as much as all its rows would.
     """
     used, arrived = [name for number, agg in enumerate(aggregates) for name in _columns(number, agg)], source
     if aggregates and all(_is_presence(agg) for agg in aggregates):
@@ -187,10 +186,9 @@ def _told_apart_sql(
     max_rows: int,
     together: bool,
 ) -> str:
-    """Writes one row per occupied cell, from a list of the units that may need a weight.
+    """Writes one row per occupied cell, from a list of the units that may need a weight. All rows were checked before.
 
-    All other units have at most loss.light_rows rows, no more than max_rows, and are counted whole. The rows of crowds
-    and of rows_sql were checked before.
+    All other units have at most loss.light_rows rows, no more than max_rows, and are counted whole.
     """
     none = f"SELECT * FROM ({rows_sql}){where_sql(['FALSE'])}"
     crowded = bound_rows_sql(crowds.rows_sql if crowds.table else none, [*cells, *used, UNIT], max_rows)
@@ -208,10 +206,7 @@ def _count_first_sql(
     max_rows: int,
     together: bool,
 ) -> str:
-    """Writes one row per occupied cell, after a count of each unit's rows to find the units that may need a weight.
-
-    rows_sql: SQL of checked rows. All other units are added up as they are, as in _told_apart_sql.
-    """
+    """Writes one row per occupied cell, after a count of each unit's checked rows to find units that need a weight."""
     few = min(light_rows(aggregates), max_rows)
     many = f"SELECT {UNIT}, count(*) AS {OF_UNIT} FROM dpduck_rows GROUP BY {UNIT} HAVING count(*) > {int(few)}"
     first = (
@@ -233,9 +228,7 @@ def _light_apart_sql(
     together: bool,
     first: str = "",
 ) -> str:
-    """Writes one row per occupied cell. others: rows of units that are counted whole. heavy: kept rows of other units.
-    first: WITH tables that both read.
-    """
+    """Writes one row per occupied cell. others: rows of units counted whole. heavy: kept rows of other units."""
     kind = type_for(aggregates, max_rows)
     columns = unit_columns(aggregates, by_unit(aggregates))
     cells = () if together else cells  # no bound is by group: a unit's sums over all cells are sums of its rows
@@ -257,9 +250,7 @@ def _weigh_sql(
     together: bool,
     units: bool,
 ) -> str:
-    """Writes one row per occupied cell, from units with weights, or one row per level (loss.py). rows_sql: SQL of kept
-    rows, at most max_rows of a unit. units: whether the last column is the number of units in each cell.
-    """
+    """Writes one row per occupied cell, or per level, from kept rows of units with weights. units: count units, too."""
     kind = type_for(aggregates, max_rows)
     columns = unit_columns(aggregates, by_unit(aggregates, kind))
     if together and not any(aggregate.per_group for aggregate in aggregates):

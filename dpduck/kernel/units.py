@@ -21,9 +21,9 @@ class UnitTuple(Expression):
     """Privacy unit of several columns, as one text: equal for equal units alone, apart from collisions of SHA-256.
 
     Equal values of these columns have equal texts. First come the columns that cannot contain a slash, each followed by
-    a slash. Then come the others, each after its number of bytes and a colon. They are shortened, since DuckDB may hold
-    them for all rows. If two such texts are equal, their parts before the first slash are equal, and so are the next.
-    Then the first numbers of bytes are equal, and so the parts. The text is NULL if a part is NULL or too long.
+    a slash. Then come the others, shortened, each after its number of bytes and a colon. If two such texts are equal,
+    their parts before the first slash are equal, and so are the next. Then the first numbers of bytes are equal, and so
+    the parts. The text is NULL if a part is NULL or too long.
     """
 
     parts: tuple[RelationColumn, ...]
@@ -56,7 +56,7 @@ class FirstOf(Expression):
 
 @dataclass(frozen=True)
 class ReferenceStep:
-    """Table that a reference leads to. table: its name in SQL. key: its column that the reference equals.
+    """Table that a reference leads to. key: its column that the reference equals.
 
     reference: the table's own reference to the next table. None: this table holds the unit.
     """
@@ -68,10 +68,7 @@ class ReferenceStep:
 
 @dataclass(frozen=True)
 class Referenced(Expression):
-    """Privacy unit that rows find by references. A row finds one unit or none, since keys are unique.
-
-    reference: first reference, a column of the rows. steps: tables along the references. unit: unit of the last table.
-    """
+    """Privacy unit that rows find by references along `steps`: one unit or none, since keys are unique."""
 
     reference: RelationColumn
     steps: tuple[ReferenceStep, ...]
@@ -101,10 +98,7 @@ class Numbered(Expression):
 
 @dataclass(frozen=True)
 class InPeriod(Expression):
-    """Privacy unit by periods. unit: unit for all periods together. number: number of the row's period.
-
-    Its SQL encodes both in one value. The value is NULL for a row without a period, and for a row without a unit.
-    """
+    """Privacy unit by periods, as one value: the unit for all periods, and the period. NULL if a row lacks either."""
 
     unit: Expression
     number: Expression
@@ -178,10 +172,7 @@ ROWS, REFERENCE = "dpduck_rows", "dpduck_reference"
 
 
 def lookup_sql(unit: Referenced) -> str:
-    """Writes the joins from ROWS, which are filtered and narrowed, along their references to the unit.
-
-    Long texts of the joined tables are shortened.
-    """
+    """Writes the joins from ROWS along their references to the unit. Long texts of the joined tables are shortened."""
     parts, reference = list[str](), f"{quote_identifier(ROWS)}.{quote_identifier(REFERENCE)}"
     for step in unit.steps:
         last = step.reference is None

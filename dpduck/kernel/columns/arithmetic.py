@@ -234,7 +234,6 @@ class Clamped(Number):
 
     @property
     def case(self) -> CaseNumber:
-        """Returns CASE WHEN c <= low THEN low WHEN c >= high THEN high ELSE c END."""
         column = self.column.column
         conditions = Comparison(column, "<=", self.low), Comparison(column, ">=", self.high)
         return CaseNumber(conditions, (_literal_number(self.low), _literal_number(self.high), self.column))

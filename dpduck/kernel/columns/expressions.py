@@ -45,7 +45,6 @@ class Expression(ABC):
 
     @property
     def columns(self) -> tuple[RelationColumn, ...]:
-        """Lists the columns that the expression reads, each once, in the order of their first use."""
         return columns_of(nodes_inside(self))
 
     @abstractmethod
@@ -75,7 +74,6 @@ class RelationColumn(Expression):
 
     @cached_property
     def quoted(self) -> str:
-        """Returns the column's name in SQL, after the alias of its relation."""
         return f"{quote_identifier(self.relation)}.{quote_identifier(self.name)}"
 
     def of(self, relation: str) -> str:

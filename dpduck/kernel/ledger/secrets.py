@@ -134,7 +134,6 @@ class SecretsFile:
             return True
 
     def _fill(self) -> None:
-        """Makes the table and the first values in one transaction, unless they are there."""
         with self._transaction() as connection:
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"

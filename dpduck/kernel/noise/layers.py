@@ -72,7 +72,6 @@ class SummaryLaw:
         return self.sides * weight[0] / (1 + ratio[1]), self.sides * weight[1] / (1 + ratio[0])
 
     def before(self, precision: int) -> Bounds:
-        """Bounds the probability that an empty cell is in an earlier layer."""
         if self.above is not None:
             return SummaryLaw(self.scale, self.theta, self.above, sides=self.sides).probability(precision)
         if self.below is not None:

@@ -100,7 +100,6 @@ Pieces = tuple[str | RelationColumn, ...]
 
 
 def _runs(flags: Sequence[bool], wanted: bool) -> list[tuple[int, int]]:
-    """Returns the first and last position of each run of consecutive flags that equal `wanted`."""
     runs, first = list[tuple[int, int]](), 0
     for flag, run in groupby(flags):
         last = first + len(list(run)) - 1

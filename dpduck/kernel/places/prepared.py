@@ -51,7 +51,6 @@ class PreparedTable:
     keys: tuple[tuple[str, ...], ...] = ()
 
     def unit_of(self, alias: str) -> Expression | None:
-        """Returns the unit of the rows of this table under an alias. None if each row is a unit."""
         if self.own and self.together:
             return UnitTuple(tuple(RelationColumn(alias, name, kind) for name, kind in self.together))
         return None if self.unit is None else RelationColumn(alias, self.unit, self.unit_type)
@@ -196,7 +195,6 @@ class _Level:
         return replace(aggregate, condition=coded) if coded is not None and coded.plain else aggregate
 
     def rows(self) -> Source:
-        """Returns the FROM over prepared tables, with conditions over codes. Conditions about two tables stay."""
         rows = self._replace_tables(self._source)
         joins = (replace(join, on=tuple(map(self._on, join.on))) for join in rows.joins)
         return replace(rows, filters=tuple(map(self.condition, rows.filters)), joins=tuple(joins))

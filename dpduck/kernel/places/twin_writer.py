@@ -228,7 +228,6 @@ def _sort_rows(layout: Layout, parameters: dict[str, object]) -> str:
 
 
 def _restore_text(name: str, place: int, text: _Told) -> str:
-    """Writes a text: the label of its code, or the text from the row's list of texts without a label."""
     label = f"{texts_sql(text.parameter, 'VARCHAR')}[CAST({text.code} AS INTEGER) + 1]"
     return f"CASE WHEN {text.code} < {len(text.values)} THEN {label} ELSE {_REST}[{place}] END AS {name}"
 

@@ -46,7 +46,6 @@ class MixedRadix:
         return prod(self.bases)
 
     def pack(self, coordinates: Sequence[NDArray[np.integer]], count: int) -> Positions:
-        """Returns positions of cells from one array of codes for each attribute, shape (count,)."""
         positions = np.zeros((len(self.groups), count), dtype=np.int64)
         for word, group in zip(positions, self.groups, strict=True):
             for attribute in group:

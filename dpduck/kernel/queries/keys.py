@@ -133,7 +133,6 @@ class Threshold(Query[PublishedKeys]):
 
     @property
     def paid(self) -> tuple[int, ...]:
-        """Returns the numbers of the aggregates that have noise of their own, besides the selecting count."""
         return tuple(number for number in range(self.aggregates) if self.other or number not in self.reused)
 
     @property

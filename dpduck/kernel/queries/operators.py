@@ -174,7 +174,6 @@ class KroneckerQuery:
 
     @property
     def is_identity(self) -> bool:
-        """Tells whether each answer is the plain count of one cell of the query's attributes."""
         return all(isinstance(factor, IdentityFactor) for factor in self.factors)
 
     @property
@@ -183,7 +182,6 @@ class KroneckerQuery:
         return prod(first), prod(second), prod(largest)
 
     def apply(self, marginal: IntegerArray) -> IntegerArray:
-        """Returns exact answers from the marginal on `attributes`. The answer has the shape `shape`."""
         answers = marginal
         for axis, factor in enumerate(self.factors):
             answers = factor.apply(answers, axis)

@@ -129,7 +129,6 @@ class StreamState(Hidden):
         return recorded.version == 0 or _same(self.versions[recorded.version - 1].seal, recorded.seal)
 
     def counts(self, counts: ExactCounts) -> ExactCounts:
-        """Returns the counts of new periods together with the counts of earlier periods."""
         columns = self._columns(f"SELECT {', '.join(self._count_columns())} FROM {{}}.main.counts")
         arrays = [np.ma.getdata(column).astype(np.int64) for column in columns]
         size = self._shape.attributes

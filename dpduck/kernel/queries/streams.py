@@ -92,7 +92,6 @@ def require_stream(asks: Sequence[StreamAsk], axis: int) -> tuple[CountingJob, M
 
 
 def _over_time(ask: StreamAsk, axis: int) -> MatrixFactor:
-    """Returns the matrix of an ask over the time axis. Refuses an ask without one."""
     query = operator_of(ask)
     matrix = dict(zip(query.attributes, query.factors, strict=True)).get(axis)
     if ask.times != 1:

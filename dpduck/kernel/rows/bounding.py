@@ -2,18 +2,17 @@
 
 Neighbouring databases differ by one unit's rows, and at most m of these rows are kept. Which rows of a unit are kept
 depends on that unit's rows alone: not on other units, physical order, threads or chance. Rows are reduced to their
-cell, unit and hash, and a window ranks each unit's rows. Most tables have few units with more rows than m.
+cell, unit and hash, and a window ranks each unit's rows.
 
-If rows can be read twice, these units are listed first, and only their rows are ranked. Ranking every row takes three
-times as long. The plan reads the hash of each row's unit and sorts these numbers. It needs the same rows in both reads.
-One transaction of DuckDB guarantees that. So all rows are ranked if they come from other databases, joins or workers.
-The list has at least all units with too many rows: equal units have one hash, and units that share a hash are treated
-as one. The kept rows of a unit are the same with both plans. So the list decides how long a count takes, and nothing
-else. Both plans compute the same expressions of a row, which never raise.
+Most tables have few units with more rows than m. If rows can be read twice, these units are listed first, by sorted
+hashes of the units, and only their rows are ranked. Ranking every row takes three times as long. Both reads need the
+same rows, which one transaction of DuckDB guarantees. So all rows are ranked if they come from other databases, joins
+or workers. The list has at least all units with too many rows, since equal units have one hash. The kept rows of a unit
+are the same with both plans, so the list decides how long a count takes, and nothing else. Both plans compute the same
+expressions of a row, which never raise.
 
-If rows are read once and m is large, each unit's rows are counted first: then few units have more than m, and there are
-few units. Two other ways were slower: top-m aggregates for each unit, and for small m to count each unit's rows
-(benchmarks/speed/counting.py).
+If rows are read once and m is large, each unit's rows are counted first. Two other ways were slower: top-m aggregates
+for each unit, and for small m to count each unit's rows (benchmarks/speed/counting.py).
 """
 
 from __future__ import annotations
@@ -34,9 +33,7 @@ from dpduck.values.quoting import quote_text
 COUNTED_FIRST = 32
 """Smallest m for which each unit's rows are counted first, if they can be read only once.
 
-For 6 M rows of 100,000 units (TPC-H query 1), this was 1.9 times as fast at m = 128, which few units exceed. At m = 32,
-which half of the units exceed, it was 1.1 times slower.
-"""
+For 6 M rows of 100,000 units, this was 1.9 times as fast at m = 128, and 1.1 times slower at m = 32."""
 
 UNIT, ORDER, KEY, UNIT_HASH = "dpduck_unit", "dpduck_order", "dpduck_bounding_key", "dpduck_unit_hash"
 """Columns: a row's unit, the keyed order of the unit's rows, and the unit's hash. KEY: parameter of the order."""
@@ -86,8 +83,8 @@ def unit_hash_sql(unit: str) -> str:
 class Crowds:
     """List of units that may have too many rows. All other units have at most the allowed number of rows.
 
-    table: name of a table with the units' hashes in its column UNIT_HASH, "" for an empty list. Equal units have
-    equal hashes. rows_sql: SQL of the listed units' rows alone, with the columns of all rows.
+    table: a table with the units' hashes in its column UNIT_HASH, "" for an empty list. rows_sql: SQL of the listed
+    units' rows alone, with the columns of all rows.
     """
 
     table: str = ""
@@ -101,9 +98,9 @@ def bound_rows_sql(
     """Writes SQL that keeps at most `max_rows` rows of each unit. rows_sql: rows with UNIT, ORDER and `outputs`.
 
     Rows with equal hashes are ordered by `outputs`. Nothing else is used later, so rows that are still equal may be
-    exchanged. facts: facts of prepared rows. Only units with too many rows are ranked. If most units have too many, all
-    rows are sorted. A row is left out if the row `max_rows` places before it has the same unit. That takes a tenth less
-    time than a rank for each unit. No unit is NULL then. crowds: units with too many rows, if rows are read twice.
+    exchanged. Only units with too many rows are ranked: by `facts` of prepared rows, or by `crowds` if rows are read
+    twice. If most units have too many (facts.crowded), all rows are sorted, and a row is left out if the row `max_rows`
+    places before it has the same unit. That takes a tenth less time than a rank. No unit is NULL then.
     """
     columns = ", ".join(outputs) or "1"
     order = ", ".join((ORDER, *outputs))
@@ -211,8 +208,7 @@ def put_crowds(
 ) -> int | None:
     """Registers the hashes of units with more than max_rows rows as CROWDS, and returns their number.
 
-    Returns None if ranking all rows is faster. units_sql: SQL of the unit of each row. rows: bound of the number of
-    rows of that SQL. parameters: values of parameters, also of some that units_sql does not use.
+    Returns None if ranking all rows is faster. units_sql: the unit of each row. rows: bound of the number of rows.
     """
     parts, parameters = -(-rows // PART), _parameters_in(cursor, units_sql, parameters)
     if parts > MOST_PARTS or _are_crowded(cursor, units_sql, max_rows, parameters):

@@ -6,16 +6,14 @@ are stored or read may change the result:
 
 * Each form is over the rows of one unit: GROUP BY or PARTITION BY the unit.
 * Equal values get one form: 0 for -0, one NaN for all (comparable_sql). Types with other differences between equal
-  values are refused, such as INTERVAL (`is_feature` of values/sqltypes.py). So the least, the largest or any other
-  value is a function of the unit's rows.
+  values are refused, such as INTERVAL (`is_feature` of values/sqltypes.py).
 * A sum is of whole numbers or decimals that DuckDB keeps in 64 bits (fits_64_bits). It adds up in 128 bits, which
   2^63 rows do not fill. Doubles are refused: their sum depends on the order of rows.
 * Rows that are tied in an order are ordered by a keyed hash of all values that are read, then by these values. Rows
   that are still tied are the same.
 * Memory is bounded. A form keeps one value of a unit while its rows are read. DISTINCT and windows keep one short value
   of each row: a text beyond 64 bytes that only tells rows apart is replaced by its SHA-256 (held.py). The more texts
-  the features of a statement hold, the fewer bytes each text may have. All subqueries of a statement together may have
-  few orders of windows and few DISTINCT (texts_held).
+  the features of a statement hold, the fewer bytes each text may have, and orders and DISTINCT are few (texts_held).
 """
 
 from __future__ import annotations
@@ -56,9 +54,8 @@ def without_signs(value: str, type_name: str) -> str:
 def texts_held(source: Source) -> int:
     """Returns the number of texts that DuckDB holds for a row besides stored texts: computed ones, and features.
 
-    A text counts once for each feature, and once in its order. DuckDB makes the sort keys of thousands of rows before
-    it takes the first row. If a larger text replaces another one, it keeps both until all rows are read. All subqueries
-    of a statement count together, since DuckDB holds them at the same time, however they are joined.
+    A text counts once for each feature, and once in its order. DuckDB keeps texts and sort keys until all rows are
+    read, and holds all subqueries of a statement at the same time, however they are joined.
     """
     relations = list(_units_of(source))
     windowed, grouped = ([node for node in relations if node.windowed is kind] for kind in (True, False))
@@ -128,10 +125,7 @@ def _is_text(operand: RowValue) -> bool:
 def feature_sql(
     feature: Feature, values: Mapping[RowValue, str], condition: str, relation: Units, tied: Sequence[str]
 ) -> str:
-    """Writes a feature over the rows of a unit. values: SQL of its operands. condition: SQL filter of its rows.
-
-    tied: SQL that orders tied rows: a keyed hash first, then all values that are read.
-    """
+    """Writes a feature over a unit's rows. condition: filter of rows. tied: orders tied rows, by a keyed hash first."""
     if relation.windowed:
         by = ", ".join(part.sql for part in parts_of(relation.unit))
         return _window_sql(feature, values, condition, by, tied)

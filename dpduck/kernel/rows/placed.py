@@ -1,11 +1,11 @@
 """Renders a Source as the SQL of a FROM, and separates the analyst's expressions, which a worker evaluates.
 
-The database's process evaluates stored columns, their comparisons (plain) and constant SQL of the kernel (features),
-and nothing else. From each joined table it reads only short rows (held).
-A worker evaluates every other expression, in one of two ways. If the joined row is enough, the expression is moved
-behind the joins. It may not be moved if an outer, SEMI or ANTI join, a UNION ALL or a feature of each unit depends on
-it. Then the worker evaluates it before the joins, on the rows of the one table that it is about (Stage). The answers
-come back by row number, and then form a column like any stored column.
+The database's process evaluates stored columns, plain comparisons and constant SQL of the kernel (features), and
+nothing else. From each joined table it reads only short rows (held).
+
+A worker evaluates every other expression: behind the joins if the joined row is enough, and before the joins if an
+outer, SEMI or ANTI join, a UNION ALL or a feature of each unit depends on it. It then gets the rows of the one table
+that the expression is about (Stage). Its answers come back by row number, and form a column like any stored column.
 """
 
 from __future__ import annotations
@@ -55,9 +55,8 @@ class Stage:
 
     name: the table that the answers are put into. where: an SQL filter of its rows, "" for all. For units by periods it
     selects the periods that are read. flags: conditions. values: expressions, with the types that they are cast to.
-    extended: answers that are read where an outer join may have put NULLs for the table's row. NULL is read there, so
-    the expression must give NULL for a row of NULLs. texts: answers that are texts, which DuckDB holds for each row.
-    longest: most bytes of such a text.
+    extended: answers that an outer join may read as NULL, so that the expression must give NULL for a row of NULLs.
+    texts: answers that are texts, which DuckDB holds for each row, with `longest` bytes at most.
     """
 
     stored: Stored
@@ -96,10 +95,9 @@ def render_source(
 ) -> SourceSql:
     """Renders a source, with further conditions of WHERE.
 
-    copied: whether public tables are limited to as many rows for one key as the price assumes. If rows are the privacy
-    units, the SQL then bounds how often joins repeat one. joined: whether rows are joined with anything later.
-    read: further expressions that are read from rows. content: expressions that order rows, which are hashed if rows
-    are joined. periods: the periods that are read from each table with a column of periods.
+    copied: whether public tables are limited to as many rows for one key as the price assumes. joined: whether rows are
+    joined with anything later. read: further expressions that are read from rows. content: expressions that order rows,
+    which are hashed if rows are joined. periods: the periods that are read from each table with a column of periods.
     """
     bounds, texts = (most_copies(source), repeats(source)), texts_held(source)
     scope = _Scope([], copied, bounds=bounds, made=texts, periods=periods)
@@ -217,7 +215,6 @@ class _Scope:
         return self.asked[stored.alias, where]
 
     def table_sql(self, stored: Stored) -> str:
-        """Renders a table under its alias, with the answers about it as further columns."""
         stages = [stage for (alias, _), stage in self.asked.items() if alias == stored.alias]
         names = [
             f'{stage.name}."{name}"' for stage in stages for name in (*stage.flags.values(), *stage.values.values())
@@ -256,7 +253,6 @@ class _Scope:
         return f'{f"(SELECT * FROM {short} AS dpduck_t {cut})" if cut else short} AS "{alias}"'
 
     def own_stages(self) -> list[Stage]:
-        """Returns the stages of the tables of this FROM, once all expressions are known."""
         texts = [asked for asked in self.asked.values() if asked.texts]
         for asked in texts:
             asked.longest = longest_made(sum(len(stage.texts) for stage in texts), self.held)
@@ -327,9 +323,7 @@ def _inner_sql(relation: Grouped | Union | Units, outer: _Scope) -> str:
 
 
 def _features(relation: Units, scope: _Scope) -> list[str]:
-    """Writes the columns that are computed from a unit's rows. All values that are read order tied rows, so that rows
-    which are still tied are equal.
-    """
+    """Writes the columns that are computed from a unit's rows. All values that are read order tied rows."""
     if any(not isinstance(node, RelationColumn) for node, _ in relation.outputs):
         raise InternalError("a column that nobody stored")
     values = {operand: comparable_sql(operand, scope.value(operand)) for operand in relation.operands}
@@ -372,7 +366,6 @@ def _branch_sql(branch: Branch, outer: _Scope) -> str:
 
 
 def _level(source: Source, scope: _Scope) -> tuple[_Parts, list[str]]:
-    """Renders a source inside another one with its WHERE. None of its conditions can be moved out."""
     parts = _parts(source, scope, False)
     conditions = (scope.condition(predicate, False) for predicate in source.filters)
     return parts, [condition for condition in conditions if condition is not None]

@@ -39,7 +39,6 @@ class JobScan(SourceSql):
 
     @property
     def longest_key(self) -> int:
-        """Returns the most bytes that all stored texts by which a row is grouped may have together."""
         copies = most_copies(self.job.source)
         if repeats(self.job.source):
             return longest_repeated(copies)
@@ -50,7 +49,6 @@ class JobScan(SourceSql):
         return longest_lookup(most_copies(self.job.source), repeats(self.job.source))
 
     def ordering(self) -> dict[str, str]:
-        """Returns the columns, except the unit, that decide which rows of a unit are kept."""
         content = [
             hash_input_sql(col.sql, col.type_name if isinstance(col, RelationColumn) else "")
             for col in self.job.content
@@ -119,9 +117,8 @@ def rows_sql(scan: JobScan, outputs: Mapping[str, str], conditions: Sequence[str
     """Writes a SELECT of the outputs, the worker's inputs, and the unit and its order if there is one.
 
     If the unit is in another table, rows are filtered before that table is joined. The last condition names the unit
-    and the reference, although every joined row has a reference. If it named the unit alone, DuckDB would expect that a
-    fifth of the units meet it. It would then hash the table of units instead of the few filtered rows, which takes
-    TPC-H query 6 twice the time.
+    and the reference. If it named the unit alone, DuckDB would hash the table of units instead of the few filtered
+    rows, which takes TPC-H query 6 twice the time.
     """
     unit, unit_type, period = scan.unit, scan.job.unit_type, period_of(scan.job.unit)
     conditions, outputs = [*scan.where, *conditions, *division.guards()], {**outputs, **division.inputs()}

@@ -1,8 +1,8 @@
 """Checks, by DuckDB's own parse, that the text which a worker will run is one expression over one row.
 
-A worker holds a batch of rows of several people. An aggregate, a window or a subquery would look at more than one row,
-and a sequence or a setting would remember rows. So everything that is not on these lists is refused, before the charge
-and again before it runs. The check does not trust how the language read the statement.
+A worker holds rows of several people. An aggregate, a window or a subquery would look at more than one row, and a
+sequence or a setting would remember rows. So everything that is not on these lists is refused, before the charge and
+again before it runs. The check does not trust how the language read the statement.
 """
 
 from __future__ import annotations

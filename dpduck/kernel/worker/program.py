@@ -56,10 +56,7 @@ _MADE: Mapping[str, str] = {"flag": "BOOLEAN", "integer": "BIGINT", "bytes": "BL
 
 @dataclass(frozen=True)
 class Output:
-    """A column that a worker computes. kind: 'flag', 'integer', 'bytes', or a type that Arrow carries unchanged.
-
-    value: the expression over the row. then_sql: SQL of the output with {} for the value, '' for the value itself.
-    """
+    """A column that a worker computes. kind: flag, integer, bytes or a type. then_sql: SQL with {} for the value."""
 
     kind: str
     value: Expression
@@ -199,9 +196,9 @@ def _transfer_sql(column: RelationColumn, names: Names = column_sql) -> str:
 def longest_read(texts: int, copies: int) -> int:
     """Returns the most bytes of each of `texts` texts of a row that joins may turn into `copies` rows.
 
-    All texts of a row together may have LONGEST_TEXT bytes, and those of all copies REPEATED times that. The
-    database's process holds them for some thousand rows at a time, and for all rows of a unit that are grouped by them.
-    With 20 columns, 625 copies of each row, or a key 40,000 times in a sort, one person's texts filled its memory.
+    The texts of a row together may have LONGEST_TEXT bytes, and those of all copies REPEATED times that. The database's
+    process holds them for some thousand rows, and for all rows of a unit that are grouped by them. With 20 columns, 625
+    copies of each row, or a key 40,000 times in a sort, one person's texts filled its memory.
     """
     return LONGEST_TEXT * REPEATED // max(REPEATED, copies) // max(1, texts)
 
@@ -271,10 +268,7 @@ def _try_cast(value: Expression, type_name: str) -> Written:
 
 
 def _require_nothing_of_nulls(stage: Stage, division: Division, runner: Runner) -> None:
-    """Refuses an expression that has a value for NULLs where an outer join adds NULLs. Only stored rows have answers.
-
-    The refusal depends on the expression alone, and so reveals nothing.
-    """
+    """Refuses an expression with a value for NULLs where outer joins add them: only stored rows have answers."""
     types = (sql_type(column.type_name) for column in division.columns)
     columns = {
         name: pa.nulls(1, _arrow_type(kind.name if kind.travels else "VARCHAR"))
