@@ -132,10 +132,8 @@ class Contribution:
         return min(FULL * self._whole_bound(rows, cells), isqrt(cells * squared - 1) + 1, squared)
 
     def squared_bound(self, rows: int, cells: int, cell_rows: int) -> int:
-        """Bounds a unit's squared L2 norm over `cells` cells, with at most `cell_rows` rows in each.
-
-        A sum of squares is at most the sum of absolute values times the largest absolute value.
-        """
+        """Bounds a unit's squared L2 norm over `cells` cells, with at most `cell_rows` rows in each."""
+        # a sum of squares is at most the sum of absolute values times the largest absolute value
         by_cells = self.unit_bound(rows, cells) * self.unit_bound(cell_rows, 1)
         return min(by_cells, FULL * FULL * self.norm) if self.norm else by_cells
 

@@ -222,10 +222,8 @@ def _require_room(asks: Sequence[Ask[Any]], bill: Bill, ledger: Ledger, paid: in
 
 
 def require_units(cursor: duckdb.DuckDBPyConnection, jobs: Sequence[CountingJob], unit_key: str, store: str) -> None:
-    """Refuses jobs with rows of another unit than the charged unit, by facts read in this transaction (kernel/check).
-
-    The jobs read the stored tables. A place later replaces them by jobs of its own, and states facts about their rows.
-    """
+    """Refuses jobs with rows of another unit than the charged unit, by facts read in this transaction."""
+    # the jobs read the stored tables: a place later replaces them by jobs of its own, with facts about their rows
     if any(job.place != LIVE for job in jobs):
         raise InternalError("a job that says where its rows lie; nothing was charged")
     facts = read_facts(cursor, store, [table for job in jobs for table in every_table(job.source)])
@@ -247,10 +245,8 @@ def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], worker
 
 
 def compute_charge(charge: Charge, asks: Iterable[Ask[Any]], least: Fraction) -> Charge:
-    """Computes the charge for a statement with the price `charge`. With an epsilon, its rho is what the asks cost.
-
-    least: the least rho to pay, unless `charge` has less. So MIN EPSILON bounds the number of statements about a unit.
-    """
+    """Computes a statement's charge. With an epsilon, rho is what the asks cost, from `least` to the price's rho."""
+    # so MIN EPSILON bounds the number of statements about a unit
     if charge.epsilon is None:
         return charge
     return Charge(charge.epsilon, min(charge.rho, max(least, price(asks).rho)), charge.delta)
@@ -300,10 +296,8 @@ def _require_same_cells(scan: AskScan) -> None:
 
 
 def _require_same_but_norms(scan: AskScan, family: AskScan) -> None:
-    """Refuses an ask with another job than its family, or with other bounds than its own job.
-
-    Norms and centres may differ, since the job's own bounds follow from them. Without levels, all must have norms.
-    """
+    """Refuses an ask with another job than its family, or with other bounds than its own job."""
+    # norms and centres may differ, since the job's own bounds follow from them; without levels, all have norms
     job, family_job = scan.job, family.job
     bare, family_bare = (
         [[replace(aggregate, norm=0, centre=ZERO) for aggregate in listed] for listed in (own.aggregates, own.beside)]

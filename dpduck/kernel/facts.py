@@ -39,8 +39,8 @@ class PolicyUnit:
 class TableFacts:
     """Stored table. unit: None if it is public. types: types of columns by folded names. keys: keys of one column each.
 
-    collated: whether a collation compares some of its texts. is_table: whether it is a table, not a view. is_numbered:
-    whether rowid identifies its rows, and no column has the name rowid or a reserved name.
+    collated: whether a collation compares some of its texts. is_table: whether it is no view. is_numbered: whether
+    rowid identifies its rows, and no column has the name rowid or a reserved name.
     """
 
     unit: PolicyUnit | None

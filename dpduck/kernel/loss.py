@@ -120,10 +120,8 @@ however many cells there are."""
 
 
 def levels_sql(units_sql: str, aggregate: Contribution, levels: int, spread: int, kind: str = "HUGEINT") -> str:
-    """Writes the number of units at each level (levels, spread: jobs.CountingJob). units_sql: see weigh_cells_sql.
-
-    A unit with rows in many cells has a small norm but many rows to lose. So it counts several times.
-    """
+    """Writes the number of units at each level (levels, spread: jobs.CountingJob). units_sql: see weigh_cells_sql."""
+    # a unit with rows in many cells has a small norm but many rows to lose, so it counts several times
     added = magnitude_sql(aggregate, 0, kind)
     if kind != "BIGINT":
         added = f"least({added}, {LONGEST})"
@@ -201,10 +199,8 @@ def magnitude_sql(aggregate: Contribution, number: int, kind: str) -> str:
 
 
 def _square(aggregate: Contribution, number: int, kind: str) -> str:
-    """Writes the square of a unit's integer in a cell. The integer is first rounded up to units of 2^g.
-
-    No BIGINT needs the cap: where the cap would apply, the weight is 0 with and without it.
-    """
+    """Writes the square of a unit's integer in a cell. The integer is first rounded up to units of 2^g."""
+    # no BIGINT needs the cap: where the cap would apply, the weight is 0 with and without it
     added, places = magnitude_sql(aggregate, number, kind), shift(aggregate.norm)
     if places:
         added = f"(({added} + {(1 << places) - 1}) // {1 << places})"

@@ -87,12 +87,10 @@ class Query(Generic[Answer]):
 class AskScan:
     """One reading of private rows, and the sensitivity of its counts to one privacy unit.
 
-    job: description of the counts. l1: bound of a unit's L1 norm over the tables, and so of its L2 norm. The door
-    compares all bounds with the job's own bounds before the charge.
-    tables: positions of one aggregate's tables in the job. They share these bounds.
-    most: bound of a unit's L1 norm in one cell of all attributes, over these tables together. None: l1.
-    squared: bound of a unit's squared L2 norm over these cells. None: l1 * most.
-    attributes: number of attributes of the job, if `most` or `squared` is given.
+    The door compares all bounds with the job's own bounds before the charge. l1: bound of a unit's L1 norm over the
+    tables, and so of its L2 norm. tables: positions of one aggregate's tables in the job. most: bound of a unit's L1
+    norm in one cell of all attributes, over these tables together. None: l1. squared: bound of a unit's squared L2 norm
+    over these cells. None: l1 * most. attributes: number of attributes of the job, if `most` or `squared` is given.
     """
 
     job: CountingJob = field(repr=False)

@@ -186,10 +186,8 @@ def _told_apart_sql(
     max_rows: int,
     together: bool,
 ) -> str:
-    """Writes one row per occupied cell, from a list of the units that may need a weight. All rows were checked before.
-
-    All other units have at most loss.light_rows rows, no more than max_rows, and are counted whole.
-    """
+    """Writes one row per occupied cell, from a list of units that may need a weight. All rows were checked before."""
+    # other units have at most loss.light_rows rows, no more than max_rows, and are counted whole
     none = f"SELECT * FROM ({rows_sql}){where_sql(['FALSE'])}"
     crowded = bound_rows_sql(crowds.rows_sql if crowds.table else none, [*cells, *used, UNIT], max_rows)
     others = f"SELECT * FROM ({rows_sql})"

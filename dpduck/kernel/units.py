@@ -56,10 +56,7 @@ class FirstOf(Expression):
 
 @dataclass(frozen=True)
 class ReferenceStep:
-    """Table that a reference leads to. key: its column that the reference equals.
-
-    reference: the table's own reference to the next table. None: this table holds the unit.
-    """
+    """Table that a reference leads to, at its column `key`. reference: its own reference. None: it holds the unit."""
 
     table: str
     key: RelationColumn

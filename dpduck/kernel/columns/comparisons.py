@@ -58,10 +58,8 @@ class Literal(Expression):
         return quote_text(self.text) if self.kind == "text" else self.sign + self.text
 
     def is_like(self, type_name: str) -> bool:
-        """Tells whether DuckDB compares a column of this type with the constant without a cast of the column.
-
-        For a number that is too long for HUGEINT, DuckDB 2.0 casts a floating column, and raises for NaN.
-        """
+        """Tells whether DuckDB compares a column of this type with the constant without a cast of the column."""
+        # For a number that is too long for HUGEINT, DuckDB 2.0 casts a floating column, and raises for NaN.
         kind = sql_type(type_name)
         if sql_type(self.kind).is_moment:
             return self.kind == type_name

@@ -37,10 +37,8 @@ class AsText(Expression):
 
 
 def without_sign(value: str, type_name: str) -> str:
-    """Writes a stored FLOAT or DOUBLE in which zero and NaN have no sign.
-
-    DuckDB may store -0.0 as 0.0 if neighbouring rows hold 0.0. So other people's rows would decide the sign.
-    """
+    """Writes a stored FLOAT or DOUBLE in which zero and NaN have no sign."""
+    # DuckDB may store -0.0 as 0.0 if neighbouring rows hold 0.0. So other people's rows would decide the sign.
     zero, nan = (f"CAST('{text}' AS {type_name})" for text in ("0", "nan"))
     return f"CASE WHEN {value} = 0 THEN {zero} WHEN isnan({value}) THEN {nan} ELSE {value} END"
 

@@ -174,10 +174,8 @@ def _askings(
 def _find_crowds(
     cursor: duckdb.DuckDBPyConnection, reading: JobReading, parameters: Mapping[str, object]
 ) -> Crowds | None:
-    """Lists the units with so many rows that they may need a rank or a weight. None: the count works without a list.
-
-    A list is made only if all rows come from one table, which can be read twice.
-    """
+    """Lists the units that may need a rank or a weight. None: the count works without a list."""
+    # a list is made only if all rows come from one table, which can be read twice
     job, scan, source, unit = reading.job, reading.scan, reading.job.source, reading.scan.unit
     weighed = any(aggregate.norm for aggregate in job.aggregates)
     if job.levels or (job.selected and (weighed or job.groups < job.max_rows)):
@@ -398,10 +396,8 @@ def text_names(job: CountingJob) -> dict[str, Expression]:
 
 
 def _group_codes(reading: JobReading) -> list[str] | None:
-    """Writes each key's code in its domain, to order a unit's groups by. None: the cells themselves give the order.
-
-    The codes are equal for rows from a prepared table, from a worker and as stored. So the same groups are kept.
-    """
+    """Writes each key's code, to order a unit's groups by. None: the cells themselves give the order."""
+    # codes are equal for rows from a prepared table, from a worker and as stored, so the same groups are kept
     if reading.job.selected or not reading.job.groups:
         return None
     return [_code_sql(reading, position) for position in range(len(reading.keys))]
@@ -453,10 +449,8 @@ def rows_of(reading: JobReading) -> str:
 
 
 def _private_keys(reading: JobReading) -> dict[str, str]:
-    """Writes a row's private texts as bytes, or its digest, if the database computes them.
-
-    Under a collation, a key that several people spell differently would show one person's spelling.
-    """
+    """Writes a row's private texts as bytes, or its digest, if the database computes them."""
+    # under a collation, a key that several people spell differently would show one person's spelling
     if reading.job.digest is not None:
         return {_KEY: f"md5_number({_short_key(reading.job.digest, reading.scan)})"}
     texts = text_names(reading.job).items()
@@ -471,10 +465,8 @@ def _short_texts(reading: JobReading) -> list[str]:
 
 
 def _short_key(key: KeyText | Own, scan: JobScan) -> str:
-    """Writes the text of a digest's key, NULL if too long.
-
-    DuckDB concatenates texts for some thousand rows at a time, which may all be one person's rows.
-    """
+    """Writes the text of a digest's key, NULL if too long."""
+    # DuckDB concatenates texts for some thousand rows at a time, which may all be one person's rows
     parts = Counter(part.column for part in key.parts) if isinstance(key, KeyText) else Counter[StoredColumn]()
     texts = {column.quoted: times for column, times in parts.items() if column.type_name == "VARCHAR"}
     if not texts:
@@ -516,10 +508,8 @@ def _inside(readings: Sequence[KeyReading], exactly: bool) -> list[str]:
 
 
 def _words(reading: JobReading) -> list[list[int]]:
-    """Lists words: positions of keys that share one 64-bit integer in mixed radix. The first key varies slowest.
-
-    A key that the worker computes has its own word. So has each code of prepared rows, since most rows are not ranked.
-    """
+    """Lists words: positions of keys that share one 64-bit integer in mixed radix. The first key varies slowest."""
+    # a key that a worker computes has its own word, as has each code of prepared rows, of which few are ranked
     words: list[list[int]] = []
     alone = reading.job.place.is_numbered and not reading.division.has_work
     for position, here in enumerate(reading.here):

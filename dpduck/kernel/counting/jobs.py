@@ -206,7 +206,7 @@ class CountingJob:
 
     @property
     def unit_bounds(self) -> tuple[int, ...]:
-        """Bounds one unit's L1 norm over all tables of each aggregate. Selected groups: over their numbers of units."""
+        """Bounds a unit's L1 norm over each aggregate's tables, or over the numbers of units of selected groups."""
         if self.selected:
             return (self.group_bound,) * len(self.aggregates)
         if self.levels:  # a unit is at one level
@@ -221,12 +221,8 @@ class CountingJob:
 
     @property
     def cell_bounds(self) -> tuple[int, ...]:
-        """Bounds the contribution of one unit's kept rows to one cell of all attributes, for each aggregate's tables.
-
-        Bounds are for a cell of the keys. If attributes do not tell all keys apart, one of their cells may get all rows
-        of a unit.
-        """
-        if self.levels or not (self.tells_keys_apart or self.merges):
+        """Bounds a unit's contribution to one cell of all attributes, for each aggregate's tables."""
+        if self.levels or not (self.tells_keys_apart or self.merges):  # one cell may get all rows of a unit
             return self.unit_bounds
         one_cell = (aggregate.unit_bound(self.cell_rows, 1) for aggregate in self.aggregates)
         return tuple(map(min, one_cell, self.unit_bounds))
@@ -289,10 +285,8 @@ def _by_keys(join: Join) -> bool:
 
 
 def _is_key(condition: Expression, key: RelationColumn) -> bool:
-    """Tells whether a condition equates a key, and all keys equal to one value are one group. A limit by key needs it.
-
-    1 equals '1' and '01', two groups of texts. Equal values of one type are one group (tests/kernel/rows/test_rows.py).
-    """
+    """Tells whether a condition equates a key, and equal keys are one group, as a limit by key needs."""
+    # 1 equals '1' and '01', two groups of texts. Equal values of one type are one group (test_rows.py).
     kind = sql_type(key.type_name)
     if isinstance(condition, Lookup):
         if any(column.relation == key.relation for column in condition.value.columns):

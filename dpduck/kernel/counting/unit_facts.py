@@ -30,11 +30,7 @@ OWNER = "dpduck_owner"
 
 @dataclass(frozen=True, eq=False)
 class UnitContributions:
-    """Contributions of units to aggregates: a row for each aggregate, with a number for each unit.
-
-    added: the sum of a unit's integers over all cells. squares: the sum of their squares. Both are doubles, for display
-    only.
-    """
+    """Each unit's sum of integers over all cells, and sum of their squares, for each aggregate. Only for display."""
 
     added: FloatArray = field(repr=False)
     squares: FloatArray = field(repr=False)
@@ -43,10 +39,7 @@ class UnitContributions:
 def facts_of_units(
     cursor: duckdb.DuckDBPyConnection, job: CountingJob, bounding_key: bytes, workers: Workers
 ) -> UnitContributions:
-    """Returns the contribution of each unit with kept rows to each aggregate of a job without norms.
-
-    cursor: connection in the transaction that read public facts. The only error has the reader's one fixed text.
-    """
+    """Returns what each unit with kept rows adds to a job without norms. Its only error has the reader's fixed text."""
     if job.unit is None or job.place.in_engine or any(aggregate.norm for aggregate in job.aggregates):
         raise InternalError("facts of no units")
     reading = read_job(job)

@@ -42,10 +42,8 @@ class PeriodSums:
         self.person = add_charges(self.person, for_person(charge, periods.count))
 
     def by_run(self) -> list[tuple[Periods, Charge]]:
-        """Splits the charged periods into runs with the same charges. Returns these runs in order, each with its sum.
-
-        One sweep is enough, even for many runs: a daily statement over all days so far leaves one run for each day.
-        """
+        """Splits the charged periods into runs with the same charges. Returns the runs in order, with their sums."""
+        # one sweep, even for many runs: a daily statement over all days so far leaves one run for each day
         changes: dict[int, list[tuple[int, Charge]]] = defaultdict(list)
         for periods, charge in self.charges.items():
             changes[periods.first].append((1, charge))

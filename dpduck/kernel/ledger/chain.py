@@ -138,11 +138,8 @@ class LedgerChain:
         raise _crowding_error()
 
     def _count_on(self, row: LedgerRow) -> None:
-        """Adds the committed row to the state, and moves the outside counters on from `settle`.
-
-        The row follows the chain's end, and no other row can have its number, so it is not read again. If another
-        ledger of this process moved the counters meanwhile, `settle` reads everything.
-        """
+        """Adds the committed row to the state, and moves the outside counters on from `settle`."""
+        # No other row can have its number, so it is not read again, unless another ledger moved the counters.
         before = self._seen
         self._absorb(self.state, [row])
         begun = {**before.begun, row.id: 1} if self.state.charged_last else before.begun

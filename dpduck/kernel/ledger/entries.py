@@ -26,8 +26,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class LedgerRow(NamedTuple):
     """One row of the ledger table in its stored form. Amounts are texts "numerator/denominator".
 
-    at: microseconds since 1970 in UTC. epsilon: None for a release without pure differential privacy. budget: the
-    budget that this row declares, None for charges.
+    at: microseconds since 1970 in UTC. epsilon: None for Gaussian releases. budget: declared by this row, None for
+    charges.
     """
 
     id: int

@@ -64,7 +64,7 @@ class Ledger:
     ) -> Ledger:
         """Opens the ledger of an attached store, or begins one. Verifies the whole ledger, or raises StoreError.
 
-        secrets_path: None for a store in memory. witness_directory: None for no witness (see copies.state_directory).
+        secrets_path: None for a store in memory. witness_directory: None for no witness (see witness.state_directory).
         """
         chain, secrets = _assemble(open_cursor, store, secrets_path, witness_directory, steps)
         chain.begin()
@@ -136,7 +136,7 @@ class Ledger:
             return dict(self._chain.state.budgets)
 
     def spent(self, unit_key: str, principal: str | None = None, within: Periods | None = None) -> Charge:
-        """Returns a unit's spent sum, or that of its period with most. The epsilon is None if a charge has none."""
+        """Returns a unit's spent sum, or that of its period with most, in `within`. No epsilon if a charge has none."""
         with self._lock:
             self._chain.read_on()
             return self._chain.state.of(unit_key, principal, within)
@@ -177,8 +177,8 @@ class Ledger:
     ) -> int:  # fmt: skip
         """Records a charge and returns its entry's number. On return it is on disk, inside and outside the store.
 
-        allotment: the share of the unit's budget that this principal may spend in all. note: see LedgerChain.write.
-        periods: for a unit by periods, the run of periods that may be read.
+        allotment: share of the unit's budget for this principal. note: see LedgerChain.write. periods: run that may be
+        read.
         """
         require_charge(charge)
 

@@ -67,10 +67,8 @@ class DiscreteLaw:
         return magnitude * (self.linear + self.quadratic * magnitude)
 
     def rise(self, near: NDArray[np.float64], far: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Returns x(far) - x(near) in floats, for integers below 2**52: relative error below 6 * 2**-53.
-
-        Nothing cancels: the difference and the sum of the integers are exact, and the two terms are not negative.
-        """
+        """Returns x(far) - x(near) in floats, for integers below 2**52: relative error below 6 * 2**-53."""
+        # nothing cancels: difference and sum of the integers are exact, and the two terms are not negative
         slope: NDArray[np.float64] = float(self.linear) + float(self.quadratic) * (far + near)
         return (far - near) * slope
 

@@ -74,10 +74,8 @@ def _codes(table: NoiseTable, count: int, entropy: Entropy) -> NDArray[np.int64]
 
 
 def _refine_codes(table: NoiseTable, prefixes: NDArray[np.uint16], entropy: Entropy) -> NDArray[np.int64]:
-    """Returns codes of draws that 16 bits do not decide. Draws 48 bits more, and for a tie as many as are needed.
-
-    With T = floor(2**64 F) and the real 2**64 U in [u, u + 1): u < T gives U < F, u > T gives U > F, u = T is a tie.
-    """
+    """Returns codes of draws that 16 bits do not decide. Draws 48 bits more, and for a tie as many as are needed."""
+    # For T = floor(2**64 F) and 2**64 U in [u, u + 1): u < T gives U < F, u > T gives U > F, u = T is a tie.
     fresh = words64(entropy, len(prefixes)) >> np.uint64(16)
     draws = prefixes.astype(np.uint64) << np.uint64(48) | fresh
     parts = np.searchsorted(table.thresholds, draws, side="right")
@@ -151,7 +149,7 @@ WIDEST = (
 
 
 def discrete_laplace(scale: Fraction, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Draws independent integers with P(k) proportional to exp(-|k| / scale), exactly. scale: rational, to 2**40."""
+    """Draws independent integers with P(k) proportional to exp(-|k| / scale), exactly. scale: at most 2**40."""
     _require("scale of discrete Laplace", scale, LARGEST_SCALE, count)
     law = DiscreteLaw(linear=1 / scale, quadratic=Fraction(0))
     return sample(noise_table(law, block_shift(scale, WIDEST)), count, entropy)
@@ -250,10 +248,8 @@ def cumulative_bounds(law: DiscreteLaw, shift: int, precision: int, reach: int) 
 
 
 def _rest(law: DiscreteLaw, width: int, blocks: int, precision: int) -> Interval:
-    """Bounds the summed weights w(q) = g(q width) + g(q width + 1) of all q >= blocks.
-
-    x is convex, so they fall at least as fast as a geometric series, and exactly as fast for Laplace.
-    """
+    """Bounds the summed weights w(q) = g(q width) + g(q width + 1) of all q >= blocks."""
+    # x is convex, so they fall at least as fast as a geometric series, and exactly as fast for Laplace
     near = exp_minus(law.exponent(blocks * width), precision)
     mirror = exp_minus(law.exponent(blocks * width + 1), precision)
     ratio = exp_minus(law.exponent((blocks + 1) * width) - law.exponent(blocks * width), precision)
@@ -280,10 +276,8 @@ def noise_table(law: DiscreteLaw, shift: int) -> NoiseTable:
 
 
 def _floors(law: DiscreteLaw, shift: int) -> list[int]:
-    """Returns floor(2**64 F(i)) exactly: the precision grows until both bounds of every F have one floor.
-
-    F < 1 is known, so an upper bound that reaches 1 is lowered. The list ends at the first F with the largest floor.
-    """
+    """Returns floor(2**64 F(i)) exactly: the precision grows until both bounds of every F have one floor."""
+    # F < 1, so an upper bound that reaches 1 is lowered. The list ends at the first F with the largest floor.
     precision, top = 128, (1 << 64) - 1
     while True:
         lows, error = cumulative_bounds(law, shift, precision, TABLE_REACH)
@@ -295,10 +289,8 @@ def _floors(law: DiscreteLaw, shift: int) -> list[int]:
 
 
 def settle(law: DiscreteLaw, shift: int, uniform: LazyUniform) -> int:
-    """Returns the code of the part that holds U. Draws more bits of U until the part is certain.
-
-    A part is certain if U is below the lower bound of F(part), and not below the upper bound of F(part - 1).
-    """
+    """Returns the code of the part that holds U. Draws more bits of U until the part is certain."""
+    # certain if U is below the lower bound of F(part), and not below the upper bound of F(part - 1)
     while True:
         uniform.extend(uniform.bits)
         lows, error = cumulative_bounds(law, shift, uniform.bits + 64, uniform.bits)

@@ -28,7 +28,7 @@ class Noise:
     """One law of noise, in the integer units of its query.
 
     parameter: for Laplace the scale b, P(k) proportional to exp(-|k|/b). For Gaussian sigma^2, P(k) proportional to
-    exp(-k^2 / (2 sigma^2)). A parameter beyond the samplers' 64 bits is refused when the value is made.
+    exp(-k^2 / (2 sigma^2)). A parameter beyond the samplers' 64 bits is refused.
     """
 
     kind: NoiseKind

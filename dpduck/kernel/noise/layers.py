@@ -99,10 +99,8 @@ def _conditional(law: SummaryLaw, precision: int) -> Bounds:
 
 
 def _weight(scale: Fraction, theta: int, tau: Fraction, precision: int) -> Bounds:
-    """Bounds (1 - a) W: a^theta if theta >= tau, else (S(theta) - S(m)) / tau + a^m with m = floor(tau) + 1.
-
-    Here S(l) is (1 - a) sum_{k >= l} k a^k = a^l (l - (l - 1) a) / (1 - a).
-    """
+    """Bounds (1 - a) W: a^theta if theta >= tau, else (S(theta) - S(m)) / tau + a^m with m = floor(tau) + 1."""
+    # here S(l) is (1 - a) sum_{k >= l} k a^k = a^l (l - (l - 1) a) / (1 - a)
     last = tau.numerator // tau.denominator
     if theta >= tau:
         return _exponential(scale, theta, precision)
@@ -180,10 +178,8 @@ def _draw_by_rejection(law: SummaryLaw, count: int, entropy: Entropy) -> Integer
 
 
 def _second(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArray:
-    """Draws the second summand of the proposal for weights k a^k: a geometric number, or 0.
-
-    k a^k with k = theta + j is a^theta ((theta - 1) a^j + (j + 1) a^j). The sums are (theta - 1)/(1 - a), 1/(1 - a)^2.
-    """
+    """Draws the second summand of the proposal for weights k a^k: a geometric number, or 0."""
+    # k = theta + j: a^theta ((theta - 1) a^j + (j + 1) a^j), with the sums (theta - 1)/(1 - a), 1/(1 - a)^2
     second = geometric(law.scale, count, entropy)
     if law.theta == 1:
         return second

@@ -69,8 +69,7 @@ class EnginePlace(RowPlace):
 class Parts:
     """Writers of the SQL that counts an engine's rows part by part, each part in a task of its own.
 
-    made: writes the part's rows with the columns of a cell. cut: writes two queries over these (stage.cut_sql). stage:
-    writes the query that counts the rows of all parts (stage.stage_sql).
+    made: rows with the columns of a cell. cut: two queries over these (stage.cut_sql). stage: counts (stage.stage_sql).
     """
 
     made: Callable[[str], str]

@@ -57,7 +57,10 @@ def tells(domain: Domain, type_name: str) -> bool:
 def encode_condition(
     condition: Expression, declared: Mapping[RelationColumn, CodedColumn], inside: frozenset[RelationColumn], ask: Ask
 ) -> Expression:
-    """Writes a condition over codes, if all its columns are `declared`. inside: codes that leave out all other rows."""
+    """Returns a condition over codes in place of values. It stays unchanged if it reads any column not in `declared`.
+
+    inside: code columns for which rows outside of the domain are left out anyway.
+    """
     names = condition.columns
     if not names or not declared.keys() >= set(names):
         return condition

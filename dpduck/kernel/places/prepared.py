@@ -105,10 +105,7 @@ class PreparedPlace(RowPlace):
 def over_prepared(
     job: CountingJob, tables: Mapping[str, PreparedTable], public: Mapping[str, str], ask: Ask
 ) -> CountingJob:
-    """Returns the job with prepared tables in place of private tables, and with copies of its public tables.
-
-    tables, public: what replaces a table, by its name in SQL. ask: function that evaluates conditions on labels.
-    """
+    """Returns the job over prepared tables and copies of public tables. ask: evaluates conditions on labels."""
     over = _Over({**{name: table.sql for name, table in tables.items()}, **public}, tables, ask)
     level = _Level(job.source, over)
     by_alias, unit = level.known, level.held(job.unit)
@@ -148,10 +145,10 @@ class _Over:
 
 
 class _Level:
-    """Rewriter of one FROM with its conditions: prepared tables in place of others, and codes in place of values.
+    """Rewriter of one FROM: prepared tables in place of others, and codes in place of values.
 
-    known: prepared tables of this FROM, by alias, without those inside a UNION ALL or Units. inside: code columns for
-    which rows outside of the domain are left out anyway.
+    known: its prepared tables by alias, without those inside a UNION ALL or Units. inside: code columns for which rows
+    outside of the domain are left out anyway.
     """
 
     def __init__(self, source: Source, over: _Over) -> None:
@@ -168,10 +165,8 @@ class _Level:
         return self.known[alias].unit_of(alias)
 
     def key(self, key: GroupKey) -> GroupKey:
-        """Returns the key with the code column in place of its column, if a prepared table has that.
-
-        A row of NULLs from an outer join has no code, but NULL may be in the domain. With such joins the key stays.
-        """
+        """Returns the key with the code column in place of its column, if a prepared table has that."""
+        # NULL may be in the domain, but a row of NULLs from an outer join has no code: then the key stays
         column = key.value
         if self.adds_nulls or not isinstance(column, RelationColumn):
             return key

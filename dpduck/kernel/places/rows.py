@@ -44,9 +44,9 @@ LIVE = LiveRows()
 class NumberedRows(LiveRows):
     """Rows of a prepared table, each at most once, and SQL of facts that are stored in each row (twin_writer.py).
 
-    rows_sql: number of rows of the row's unit in the table. open_sql: number of those rows outside of some domain.
-    order_sql: the row's number among the unit's rows in keyed order. repeats: whether a statement keeps fewer rows of a
-    unit than MAX ROWS of its policy. Then most units are expected to have too many rows, and all rows are ranked.
+    rows_sql: number of rows of the row's unit. open_sql: number of those outside of some domain. order_sql: the row's
+    number among the unit's rows in keyed order. repeats: whether a statement keeps fewer rows of a unit than MAX ROWS
+    of its policy. Then most units are expected to have too many rows, and all rows are ranked.
     """
 
     is_numbered: ClassVar[bool] = True

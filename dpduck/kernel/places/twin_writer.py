@@ -1,10 +1,10 @@
 """Writer of prepared tables, which also hold values that every statement would otherwise compute anew.
 
 `write_twin` copies a private table to its twin, the prepared copy, with four columns about the unit of each row: the
-unit as a number, the number of its rows, the number of those outside of some domain, and the row's place. Places follow
-the keyed order in which a unit's rows are kept. One column for each DOMAIN holds codes, NULL outside of the domain. A
-twin is sorted by unit: units inside of every domain first, then by number of rows. Different rows of a unit that tie in
-the keyed order, as 0 and -0, have one place. Their unit is treated as one with rows outside, so its rows are ranked.
+unit as a number, the number of its rows, the number of those outside of some domain, and the row's place in the keyed
+order in which a unit's rows are kept. One column for each DOMAIN holds codes, NULL outside of the domain. A twin is
+sorted by unit: units inside of every domain first, then by number of rows. Different rows of a unit that tie in the
+keyed order, as 0 and -0, have one place. Their unit counts as one with rows outside, so its rows are ranked.
 """
 
 from __future__ import annotations
@@ -90,10 +90,7 @@ def write_twin(
     bounding_key: bytes,
     steps: Steps,
 ) -> None:
-    """Writes the twin. Errors have fixed texts. cursor: reads the private rows. second: writes the twin's database.
-
-    steps: called with the name of each step before it begins. Temporary tables end with the second cursor.
-    """
+    """Writes the twin. Errors have fixed texts. cursor: reads the rows. steps: called before each step."""
     steps("reading rows")
     keyed = {KEY: key_integer(bounding_key)} if layout.held is not None else {}
     batches = reader.record_batches(cursor, _sent_rows(layout), keyed, BATCH)
@@ -173,10 +170,8 @@ class _Told:
 
 
 def _label_texts(layout: Layout) -> list[_Told]:
-    """Returns the columns of texts that are left out while rows are sorted. Their codes restore them from the labels.
-
-    So rows are narrow. Texts without a label stay in one list for the row, which is NULL for most rows.
-    """
+    """Returns the columns of texts that are left out while rows are sorted. Labels of their codes restore them."""
+    # so rows are narrow: texts without a label stay in one list for the row, which is NULL for most rows
     types = dict(layout.columns)
     return [
         _Told(quote_column(column), code_name(number), domain.values, f"dpduck_labels_{number}")
@@ -201,10 +196,8 @@ def _units(layout: Layout) -> str:
 
 
 def _sort_rows(layout: Layout, parameters: dict[str, object]) -> str:
-    """Writes the rows sorted by unit and place.
-
-    Columns that most statements read are adjacent, since DuckDB packs columns into blocks in their order.
-    """
+    """Writes the rows sorted by unit and place."""
+    # columns that most statements read are adjacent, since DuckDB packs columns into blocks in their order
     window = f"(PARTITION BY dpduck_number ORDER BY {_ORDER})"
     place, rank = (f"CAST(least({name}() OVER {window}, {_LARGEST}) AS UINTEGER)" for name in ("row_number", "rank"))
     codes = [code_name(number) for number in range(len(layout.domains))]

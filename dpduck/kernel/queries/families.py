@@ -114,7 +114,7 @@ class Choice(Query[int]):
 
 @dataclass(frozen=True, eq=False)
 class Candidate(Query[IntegerArray]):
-    """Noisy answer of a candidate that is named at the draw: a number or a marginal, of which a unit moves l1 in L1."""
+    """Noisy answer of a candidate that is named at the draw: a number or a marginal. A unit moves it by at most l1."""
 
     families: Families
 

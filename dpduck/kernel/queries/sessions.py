@@ -103,10 +103,7 @@ def one_sided(scale: Fraction, count: int, entropy: Entropy) -> NDArray[np.int64
 
 
 class Questions(Hidden):
-    """Hidden exact answers of some questions, with fresh noise. SessionGate.look uses the noise of a question once.
-
-    measurements: the noise of later measurements, drawn beforehand, so that a look only compares and adds.
-    """
+    """Hidden exact answers of questions. Each has fresh noise for one look, and noise for later measurements."""
 
     __slots__ = ("_exact", "_looked", "_measurements", "_noise")
 
@@ -151,10 +148,8 @@ class SessionGate(Hidden):
         return Questions(exact, noise, draw(measured, min(rounds, len(lengths)), self._entropy))
 
     def look(self, questions: Questions, number: int, hypothesis: int, round_number: int) -> int | None:
-        """Returns None if the hypothesis (in 1/UNITS) is close enough. Otherwise returns a noisy answer: a round ends.
-
-        Questions are looked at in order, each once: the noise of a question serves one comparison.
-        """
+        """Returns None if the hypothesis (in 1/UNITS) is close enough. Otherwise a round ends with a noisy answer."""
+        # each question is looked at once, in order: its noise serves one comparison
         if number <= questions._looked or not 0 <= round_number < self._law.updates:
             raise InternalError("a question was looked at twice, or after the last round")
         questions._looked = number

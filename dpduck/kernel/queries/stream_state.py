@@ -172,10 +172,8 @@ class StreamState(Hidden):
         return " ".join(str(int(column[0])) for sql in (kept_sql, counts) for column in self._columns(sql))
 
     def _merge(self) -> None:
-        """Merges the rows of each unit, if at least half of all rows are new, and there are FEW_KEPT or more.
-
-        So a refresh reads at most twice as many rows as there are units (or FEW_KEPT), after any number of refreshes.
-        """
+        """Merges the rows of each unit, if at least half of all rows are new, and there are FEW_KEPT or more."""
+        # so a refresh reads at most twice as many rows as there are units, or FEW_KEPT, after any number of refreshes
         (merged,), (every,) = self._columns("SELECT count(*) FILTER (version = 0), count(*) FROM {}.main.kept")
         if int(every) >= max(2 * int(merged), FEW_KEPT):
             sums = (

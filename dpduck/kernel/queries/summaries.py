@@ -1,9 +1,9 @@
 """Noisy summary of a sparse table, drawn without the table (Cormode et al. 2012, sections 4 and 5).
 
 The summary depends only on the whole noisy table, with exact geometric noise in every cell, and on further chance. A
-layer holds the cells between two thresholds. Thresholds fall until the layers hold enough cells, of the same noisy
-table. Each occupied cell gets noise. Of the empty cells only those in a layer are drawn. Nothing shows which cells are
-occupied: rows are sorted by position, and position breaks ties of priorities.
+layer holds the cells between two thresholds. Thresholds fall until the layers hold enough cells. Each occupied cell
+gets noise, and of the empty cells only those in a layer are drawn. Nothing shows which cells are occupied: rows are
+sorted by position, and position breaks ties of priorities.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class SummaryPlan:
     """Public plan of a summary: the layers in order, all with one scale, and the size at which drawing stops.
 
     size: layers are drawn until there are more cells than this. None: every layer is drawn. priorities: whether cells
-    get a priority |count| / r, with r uniform on (0, 1]. A layer's priorities lie between its thresholds. whole: if
-    True, the summary is the noisy table itself.
+    get a priority |count| / r, with r uniform on (0, 1], between the thresholds of their layer. whole: whether the
+    summary is the noisy table itself.
     """
 
     layers: tuple[SummaryLaw, ...]
@@ -145,11 +145,8 @@ def _in_layer(law: SummaryLaw, noisy: IntegerArray, entropy: Entropy) -> NDArray
 
 
 def _priorities(law: SummaryLaw, counts: IntegerArray, entropy: Entropy) -> FloatArray:
-    """Returns priorities |count| / r, with r uniform over the range for which the cell is in this layer.
-
-    They are floats for occupied and empty cells alike, computed from the noisy count and fresh chance. Rounding can
-    make the summary a little less accurate, never less private.
-    """
+    """Returns priorities |count| / r, with r uniform over the range for which the cell is in this layer."""
+    # floats of noisy counts and fresh chance: rounding makes a summary a little less accurate, never less private
     magnitudes = np.abs(counts).astype(np.float64)
     uniform = ((words64(entropy, len(counts)) >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53
     if law.above is None and law.tau <= law.theta:  # anywhere above the only threshold

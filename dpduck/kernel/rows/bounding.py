@@ -206,10 +206,7 @@ def are_many(cursor: duckdb.DuckDBPyConnection, sampled: str, rows: int, paramet
 def put_crowds(
     cursor: duckdb.DuckDBPyConnection, units_sql: str, rows: int, max_rows: int, parameters: Mapping[str, object]
 ) -> int | None:
-    """Registers the hashes of units with more than max_rows rows as CROWDS, and returns their number.
-
-    Returns None if ranking all rows is faster. units_sql: the unit of each row. rows: bound of the number of rows.
-    """
+    """Registers hashes of units with more than max_rows rows as CROWDS. Returns how many, None if a rank is faster."""
     parts, parameters = -(-rows // PART), _parameters_in(cursor, units_sql, parameters)
     if parts > MOST_PARTS or _are_crowded(cursor, units_sql, max_rows, parameters):
         return None

@@ -54,8 +54,7 @@ def without_signs(value: str, type_name: str) -> str:
 def texts_held(source: Source) -> int:
     """Returns the number of texts that DuckDB holds for a row besides stored texts: computed ones, and features.
 
-    A text counts once for each feature, and once in its order. DuckDB keeps texts and sort keys until all rows are
-    read, and holds all subqueries of a statement at the same time, however they are joined.
+    A text counts for each feature, and in its order. Texts of all subqueries are held until all rows are read.
     """
     relations = list(_units_of(source))
     windowed, grouped = ([node for node in relations if node.windowed is kind] for kind in (True, False))
@@ -99,10 +98,8 @@ def _orders(relation: Units) -> set[tuple[tuple[OrderItem, ...], bool]]:
 
 
 def _of_windows(relation: Units) -> int:
-    """Returns the number of texts that windows hold. DuckDB computes windows of different orders one after the other.
-
-    Each holds the results of earlier ones, and the values that it orders by. These are all values if it orders ties.
-    """
+    """Returns the number of texts that windows hold: DuckDB computes different orders one after the other."""
+    # each holds earlier results and the values that it orders by, which are all values if it orders ties
     tied = sum(map(_is_text, {*column_operands(relation), *relation.operands}))
     texts = 0
     for order, in_full in _orders(relation):

@@ -100,10 +100,8 @@ def longest_joined(texts: int, copies: int, repeated: bool) -> int:
 
 
 def longest_made(texts: int, held: Held) -> int:
-    """Returns the most bytes of each of `texts` texts that a worker computes from a row and DuckDB holds for every row.
-
-    A worker can turn one byte into a long text: with 4,096 bytes for each, one person's 70,000 rows filled 300 MB.
-    """
+    """Returns the most bytes of each text that a worker computes from a row and DuckDB holds for every row."""
+    # a worker can make one byte a long text: with 4,096 bytes each, one person's 70,000 rows filled 300 MB
     return min(held.longest, LONGEST_MADE, LONGEST_MADE * 4 // max(4, texts))
 
 

@@ -71,10 +71,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class SourceSql:
-    """SQL of a source: the text after FROM, plain conditions of WHERE, conditions that were moved, stages in order.
-
-    order: SQL of hashes of stored columns that order a unit's rows, () if the content itself is hashed later.
-    """
+    """SQL of a source: FROM, plain conditions, moved conditions, stages, and hashes that order rows, if any."""
 
     from_sql: str
     where: tuple[str, ...]

@@ -123,10 +123,8 @@ class Division:
         return chain(self.conditions, (output.value for output in self.outputs.values()))
 
     def asking(self, sql: str, parameters: Mapping[str, object], other_texts: bool, stage: str = "") -> Asking:
-        """Adds a worker's program to a SELECT. other_texts: whether its rows have texts or bytes besides inputs.
-
-        A batch has so few rows that neither the texts it reads nor the texts it computes can fill the memory.
-        """
+        """Adds a worker's program to a SELECT. other_texts: whether its rows have texts or bytes besides inputs."""
+        # a batch has so few rows that neither the texts it reads nor those it computes can fill the memory
         if not self.has_work:
             return Asking(sql, parameters=dict(parameters), stage=stage)
         texts = other_texts or bool(self._texts())
@@ -169,10 +167,8 @@ class Division:
 
 
 def _worker_sql(expression: Expression, columns: Mapping[RelationColumn, str]) -> str:
-    """Writes an expression as the worker computes it. It is checked as it was written, and again as it will run.
-
-    TRY is around the whole expression. If a row of a vector raises, DuckDB computes each row by itself.
-    """
+    """Writes an expression as the worker computes it. It is checked as it was written, and again as it will run."""
+    # TRY is around all of it: if a row of a vector raises, DuckDB computes each row by itself
     names = frozenset(columns.values())
     written = expression.write(columns.__getitem__)
     require_row_local(written, names)
@@ -269,6 +265,8 @@ def _try_cast(value: Expression, type_name: str) -> Written:
 
 def _require_nothing_of_nulls(stage: Stage, division: Division, runner: Runner) -> None:
     """Refuses an expression with a value for NULLs where outer joins add them: only stored rows have answers."""
+    # the refusal depends on the expression alone, and so reveals nothing
+    # the refusal depends on the expression alone, and so reveals nothing
     types = (sql_type(column.type_name) for column in division.columns)
     columns = {
         name: pa.nulls(1, _arrow_type(kind.name if kind.travels else "VARCHAR"))

@@ -178,8 +178,7 @@ def _end_all(idle: dict[bool, list[Worker]]) -> None:
 class StrictWorkers(Workers):
     """Processes for made-up rows: a batch that fails ends the job, and DuckDB's error text is noted.
 
-    They have never read a private row. Otherwise their memory could depend on private rows, and so could a rehearsal,
-    which costs no budget.
+    They have never read a private row. So a rehearsal, which is free, depends on no private row.
     """
 
     complaints: list[str]
@@ -228,8 +227,7 @@ class Runner:
     def check(self, batch: pa.Table) -> pa.Table:
         """Returns the answer to a batch without rows. If the program fails, the program is wrong, and not a row.
 
-        Each call runs it, since the worker measures its time for planning. On a busy machine an earlier measure can be
-        too small: rehearsals failed although no row was at fault.
+        Each call runs it, since a busy machine may have measured too small a time for planning before.
         """
         self.begin(batch)
         answer = self._receive(batch)
