@@ -270,7 +270,7 @@ class LedgerState:
     """
 
     def __init__(self) -> None:
-        self.last_id = 0
+        self.last_id, self.last_hash = 0, GENESIS
         self.charged_last = False
         """Whether the last entry is a charge."""
 
@@ -299,7 +299,7 @@ class LedgerState:
         if row.budget is not None:
             self.budgets[row.unit_key] = budget_of(row.budget)
         self._hashes += bytes.fromhex(row.hash)
-        self.last_id, self.charged_last = row.id, charge != NOTHING
+        self.last_id, self.last_hash, self.charged_last = row.id, row.hash, charge != NOTHING
 
     def of(self, unit_key: str, principal: str | None = None, within: Periods | None = None) -> Charge:
         """Returns the sum of a unit's charges, in all or by one principal. For units by periods: PeriodSums.most."""

@@ -111,7 +111,7 @@ class LedgerChain:
         rows = iter(self._table.rows_from(last_id))
         if last_id:
             last = next(rows, None)
-            if last is None or last.id != last_id or last.hash != self.state.hash_at(last_id):
+            if last is None or last.id != last_id or last.hash != self.state.last_hash:
                 raise StoreError(
                     f"ledger entry {last_id} is missing or changed; accepted: the store as it was last written"
                 )
@@ -193,7 +193,7 @@ class LedgerChain:
         budget: Budget | None = None,
     ) -> LedgerRow:
         last_id, at = self.state.last_id, microseconds_of(datetime.now(UTC))
-        declared, previous = None if budget is None else budget_text(budget), self.state.hash_at(last_id)
+        declared, previous = None if budget is None else budget_text(budget), self.state.last_hash
         texts = (principal, unit_key, table_name, statement, mechanism, *amounts_text(charge))
         row = LedgerRow(last_id + 1, at, *texts, budget=declared, previous_hash=previous, hash="")
         return seal_row(self._chain_key, self._store_id, row)
@@ -212,7 +212,7 @@ class LedgerChain:
 
     def _absorb(self, state: LedgerState, rows: Iterable[LedgerRow]) -> None:
         for row in rows:
-            require_next(self._chain_key, self._store_id, row, state.last_id, state.hash_at(state.last_id))
+            require_next(self._chain_key, self._store_id, row, state.last_id, state.last_hash)
             state.absorb(row)
 
 

@@ -124,7 +124,7 @@ class OutsideCounters:
 
     def advance(self, texts: PositionTexts, state: LedgerState, begun: Begun) -> PositionTexts | None:
         """Moves both positions to the end of the ledger. Returns their texts, None if another writer changed one."""
-        text = encode_position(ChainEnd(state.last_id, state.hash_at(state.last_id), state.spent, begun))
+        text = encode_position(ChainEnd(state.last_id, state.last_hash, state.spent, begun))
         if texts.secrets != text and not self._secrets.replace(POSITION, texts.secrets, text):
             return None
         if self._witness is None:
