@@ -27,9 +27,9 @@ import numpy as np
 import dpduck
 from benchmarks.papers._synthetic_data import data_folder
 from dpduck.auditor.audit_plan import plan_statement
-from dpduck.auditor.neighbours import require_engine
+from dpduck.auditor.neighbours import require_database
 from dpduck.auditor.runs import repeat_asks
-from dpduck.engine.functions import OWNER
+from dpduck.database.functions import OWNER
 from dpduck.kernel.door import Bill, open_door
 from dpduck.kernel.ledger.secrets import no_step
 from dpduck.kernel.noise.entropy import operating_system_entropy
@@ -119,7 +119,7 @@ class Line:
 
 def answers(con: duckdb.DuckDBPyConnection, question: PrivateQuestion, drafts: int) -> Iterator[tuple[object, ...]]:
     """Yields the answer of a statement to each draft, as dp() gives it: through the door, charged, with new noise."""
-    engine, found = require_engine(con), plan_statement(con, question.sql)
+    database, found = require_database(con), plan_statement(con, question.sql)
     plan = repeat_asks(found.plan, drafts, {})
     asks, rows = found.mechanism.asks(plan), plan.request.rows
     cost = price(asks)
@@ -127,10 +127,10 @@ def answers(con: duckdb.DuckDBPyConnection, question: PrivateQuestion, drafts: i
         rows.unit_key, str(rows.table), Charge(cost.epsilon, cost.rho, cost.delta), OWNER.name, question.sql,
         found.mechanism.name, None, None,
     )  # fmt: skip
-    tools = Tools(Sandbox(), engine.ledger.secrets, no_step)
+    tools = Tools(Sandbox(), database.ledger.secrets, no_step)
     with open_door(
-        asks, bill, engine.ledger, engine.connections.cursor, lambda cursor: None, operating_system_entropy(), no_step,
-        Workers(),
+        asks, bill, database.ledger, database.connections.cursor, lambda cursor: None, operating_system_entropy(),
+        no_step, Workers(),
     ) as door:  # fmt: skip
         for _ in range(drafts):
             released = found.mechanism.recover(plan, found.mechanism.measure(plan, door, tools), tools).rows
@@ -198,7 +198,7 @@ def units_of(
         (number,) = con.execute("SELECT count(*) FROM t").fetchall()[0]
         return [float(number)] * drafts, Line()
     line, units, rows = Line(), [], np.array(exact_rows(con, unit))
-    rank = require_engine(con).foresight.rank_error(require_engine(con).question_of(question.sql, OWNER)[0])
+    rank = require_database(con).foresight.rank_error(require_database(con).question_of(question.sql, OWNER)[0])
     for answer in answers(con, question, drafts):
         facts = unit_facts(policy, (answer[0], answer[1], 0.0), rank)
         units.append(facts.units)
@@ -214,7 +214,7 @@ def of_column(
 ) -> Iterator[tuple[str, Line]]:
     """Yields the results of a column's clamp and list."""
     values = exact_values(con, column)
-    rank = require_engine(con).foresight.rank_error(require_engine(con).question_of(question.sql, OWNER)[0])
+    rank = require_database(con).foresight.rank_error(require_database(con).question_of(question.sql, OWNER)[0])
     clamps, lists = Line(), Line()
     for number, answer in zip(units, answers(con, question, len(units)), strict=True):
         shares, known = seen(question, answer, number, rank), values

@@ -165,7 +165,7 @@ def narrower() -> dict[str, int]:
 
 def imports_of_planning() -> list[str]:
     """Trusted files that import a station after their own."""
-    stations = ("language", "strategies", "store", "mechanisms", "owner", "engine", "publish", "server", "commands")
+    stations = ("language", "strategies", "store", "mechanisms", "owner", "database", "publish", "server", "commands")
     found = []
     for path in sorted((PACKAGE / "kernel").rglob("*.py")):
         nodes = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ImportFrom)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dpduck.values.errors import BudgetRefusal, DpduckError, PermissionRefusal, Refusal, ReleaseFailed, StoreError
 
 if TYPE_CHECKING:
-    from dpduck.engine.connection import attach_spark, connect, load
+    from dpduck.database.connection import attach_spark, connect, load
 
 __all__ = [
     "BudgetRefusal",
@@ -23,10 +23,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Imports the engine at its first use. A server's process does without its 200 modules."""
+    """Imports the functions at their first use. A server's process does without its 200 modules."""
     if name not in ("attach_spark", "connect", "load"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from dpduck.engine import connection  # noqa: PLC0415
+    from dpduck.database import connection  # noqa: PLC0415
 
     return getattr(connection, name)
 

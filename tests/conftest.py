@@ -121,7 +121,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 @pytest.fixture(autouse=True)
 def warm_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """One pool of worker processes for all databases of a test run: each would start its own, a quarter of a second."""
-    for module in ("dpduck.engine.engine", "dpduck.kernel.counting.exact"):
+    for module in ("dpduck.database.database", "dpduck.kernel.counting.exact"):
         monkeypatch.setattr(f"{module}.Workers", shared_workers)
 
 
@@ -148,13 +148,13 @@ def shared_workers() -> Workers:
 
 
 ANSWERED = SandboxAnswers(10_000)
-"""What sandboxes answered to any engine of the run: an answer follows from its question alone."""
+"""What sandboxes answered to any database of the run: an answer follows from its question alone."""
 
 
 @pytest.fixture(autouse=True)
 def warm_sandboxes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Engines know what other engines of the run asked of sandboxes: a third of the time that a small clinic takes."""
-    for module in ("dpduck.engine.engine", "dpduck.mechanisms.release", "dpduck.store.sandbox"):
+    for module in ("dpduck.database.database", "dpduck.mechanisms.release", "dpduck.store.sandbox"):
         monkeypatch.setattr(f"{module}.SandboxAnswers", shared_answers)
     monkeypatch.setattr("dpduck.owner.domains.cast_texts", lambda texts, name: cast_once(tuple(texts), name))
 

@@ -12,10 +12,10 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "dpduck"
 STATIONS = (
     *("values", "algebra", "kernel", "language", "strategies", "store", "engines"),
-    *("mechanisms", "owner", "engine", "publish", "server", "auditor", "commands"),
+    *("mechanisms", "owner", "database", "publish", "server", "auditor", "commands"),
 )
 ORDER = {station: rank for rank, station in enumerate(STATIONS)}
-ORDER["__init__"] = ORDER["__main__"] = ORDER["engine"]
+ORDER["__init__"] = ORDER["__main__"] = ORDER["database"]
 KNOWN = {
     "language": ("dpduck.kernel.relations", "dpduck.kernel.units", "dpduck.kernel.columns"),
     "strategies": ("dpduck.kernel.price", "dpduck.kernel.noise.law", "dpduck.kernel.queries.operators"),
@@ -49,7 +49,7 @@ def forbidden(station: str, name: str) -> bool:
         other = inner[0] if inner else "__init__"
         if station in KNOWN and other == "kernel":
             return not name.startswith(tuple(f"{module}." for module in KNOWN[station]))
-        return ORDER.get(other, ORDER["engine"]) > ORDER[station]
+        return ORDER.get(other, ORDER["database"]) > ORDER[station]
     if top in ("random", "an unknown module") or name.startswith(("numpy.random", *SLOW)):
         return True
     if top.lstrip("_").startswith("duckdb"):
@@ -91,7 +91,7 @@ def test_every_import_goes_with_the_data() -> None:
         ("dpduck.strategies.plan", "import dpduck"),
         ("dpduck.strategies.recovery.solve", "from dpduck.kernel.queries.tables import measure"),
         ("dpduck.strategies.recovery.solve", "import _duckdb"),
-        ("dpduck.kernel.noise.law", "from dpduck.engine import server"),
+        ("dpduck.kernel.noise.law", "from dpduck.database import server"),
         ("dpduck.kernel.door", "from dpduck.strategies.plan import Plan"),
         ("dpduck.kernel.door", "from ..strategies import plan"),
         ("dpduck.kernel.door", "from dpduck.strategies.ranges.haar import haar"),
@@ -106,7 +106,7 @@ def test_every_import_goes_with_the_data() -> None:
         ("dpduck.strategies.plan", "from scipy.stats import norm"),
         ("dpduck.algebra.range", "import importlib\nimportlib.import_module('duckdb')"),
         ("dpduck.algebra.range", "name = 'x'\n__import__(name)"),
-        ("dpduck.engine.connection", "from dpduck.server import gate"),
+        ("dpduck.database.connection", "from dpduck.server import gate"),
         ("dpduck.server.gate", "from dpduck.commands import command_line"),
         ("dpduck.helpers", "import math"),
     ],
@@ -119,12 +119,12 @@ def test_a_violation_is_found(module: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("dpduck", "from dpduck.engine.connection import connect, load"),
+        ("dpduck", "from dpduck.database.connection import connect, load"),
         ("dpduck.values.privacy", "import fractions\nimport numpy as np\nfrom dpduck.values.errors import Refusal"),
         ("dpduck.kernel.rows.scan", "import duckdb\nimport secrets\nfrom dpduck.algebra.dyadic import DyadicAxis"),
         ("dpduck.strategies.plan", "from dpduck.kernel.price import Ask\nfrom dpduck.kernel.noise.law import Noise"),
         ("dpduck.strategies.recovery.solve", "import scipy\nfrom . import intervals\nfrom ..plan import Plan"),
-        ("dpduck.engine.connection", "import duckdb\nfrom dpduck.kernel import ledger"),
+        ("dpduck.database.connection", "import duckdb\nfrom dpduck.kernel import ledger"),
     ],
 )
 def test_what_is_allowed_passes(module: str, source: str) -> None:

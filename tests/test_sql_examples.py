@@ -7,7 +7,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.engine.analyst_macros import install_analyst_macros
+from dpduck.database.analyst_macros import install_analyst_macros
 
 EXAMPLES = Path(__file__).parents[1] / "sql" / "examples"
 FILES = sorted(path for path in EXAMPLES.glob("*.sql") if path.stem != "clinic")

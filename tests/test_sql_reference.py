@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.engine.analyst_macros import install_analyst_macros
+from dpduck.database.analyst_macros import install_analyst_macros
 from dpduck.kernel.worker import functions as row_functions
 from dpduck.language.select import options
 from dpduck.language.select.keys import RANGE_END, RANGE_SHAPES

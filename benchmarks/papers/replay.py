@@ -3,7 +3,7 @@
 Each statement is a 1- to 3-way table with at least one filter or range. Every column that it names is grouped by,
 filtered, or both. Each way answers every cell of every statement, and its charges are added up.
 
-* ours: `reuse = TRUE` with `target_stderr`, and `dp_known` where that is already as accurate, through the engine.
+* ours: `reuse = TRUE` with `target_stderr`, and `dp_known` where that is already as accurate, through dpduck.
   It runs twice. A statement pays for its lack alone (ahead 1), or up to four times its price to spare later ones.
 * alone: the price of each statement by itself, with a cache of exact matches.
 * Turbo: private multiplicative weights with bypass (Kostopoulou et al., SOSP 2023), see _turbo.py.
@@ -176,7 +176,7 @@ def sums(exact: np.ndarray, parts: tuple[Part, ...]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Ours:
-    """The engine's charge, how many statements paid, and the mean square of error over standard error."""
+    """dpduck's charge, how many statements paid, and the mean square of error over standard error."""
 
     charged: float
     paying: int

@@ -25,7 +25,7 @@ from pathlib import Path
 import duckdb
 
 import dpduck
-from dpduck.engine.connection import verify_store
+from dpduck.database.connection import verify_store
 from dpduck.kernel.ledger.secrets import SecretsFile
 from dpduck.publish.extensions import extension_file, load_extension
 from dpduck.server.answer_index import Size

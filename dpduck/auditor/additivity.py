@@ -1,14 +1,9 @@
 """Compares exact counts of all privacy units together with the sum of the counts of each unit alone.
 
-The counted rows of a unit depend on that unit's rows alone. So the count of all units is the sum of the counts of each
-unit, cell by cell. A scan may leave out rows because of other rows in the same part of a table. Such a defect breaks
-this sum first.
-
-The comparison uses a twin: a database with the same policies, and with a few units of made-up rows. One unit has NULL
-in every column. One unit has the same row again and again. One unit has a value or NULL in each column.
-
-Each statement is planned once, over all units. Then the tables get the rows of all units, and later the rows of each
-unit alone. Each time the door counts, and answers with negligible noise. No private row is read.
+The counted rows of a unit depend on that unit's rows alone, so both are equal, cell by cell. They differ if a scan
+leaves out rows because of other rows in the same part of a table. The comparison uses a twin with a few units of
+made-up rows: one with NULL in every column, one with the same row again and again, and one with a value or NULL in each
+column.
 """
 
 from __future__ import annotations
@@ -22,19 +17,15 @@ import numpy as np
 from dpduck.auditor.few_units import MADE_UP_ROWS, copy_rows, give_rows, lay_out, units_of
 from dpduck.auditor.nearly_exact import affordable_plans, nearly_exact_answers, plans_of_statement
 from dpduck.auditor.neighbours import roomy
-from dpduck.engine.connection import connect
-from dpduck.engine.twins import twin_database
+from dpduck.database.connection import connect
+from dpduck.database.twins import twin_database
 from dpduck.kernel.worker.workers import Workers
 from dpduck.values.arrays import IntegerArray
 
 
 @dataclass(frozen=True)
 class Sums:
-    """The result of a comparison.
-
-    statements: the number of statements.
-    broken: the statements with counts that do not add up.
-    """
+    """The result of a comparison. broken: the statements with counts that do not add up, of so many statements."""
 
     statements: int
     broken: tuple[str, ...]

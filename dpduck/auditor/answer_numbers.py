@@ -1,7 +1,4 @@
-"""Numbers of each kind of answer, for the comparison of runs.
-
-They are read before the recovery, which is post-processing.
-"""
+"""Numbers of each kind of answer, for the comparison of runs. They are read before the recovery, a mere computation."""
 
 from __future__ import annotations
 
@@ -12,7 +9,8 @@ import numpy as np
 
 from dpduck.algebra.hashing import Words, project, reduce_mod
 from dpduck.auditor.audit_plan import AuditPlan
-from dpduck.auditor.neighbours import UNIQUE_TEXT, WHOSE, catalog_columns, require_engine
+from dpduck.auditor.few_units import policies_of
+from dpduck.auditor.neighbours import UNIQUE_TEXT, WHOSE, catalog_columns
 from dpduck.kernel.ledger.secrets import require_secret
 from dpduck.kernel.queries.histograms import LazyHistogram
 from dpduck.kernel.queries.key_counts import KeyDigests
@@ -96,10 +94,9 @@ def _read_sketch(plan: SketchProposal, noisy: tuple[SketchHashes, Any], tools: T
 
 def _digest(query: AuditPlan, sparse: SparseRequest) -> KeyDigests:
     """Returns the digest of the added unit's key in the first column (see neighbours)."""
-    policies = {policy.table: policy for policy in require_engine(query.connection).about.policies.policies()}
     column, table = sparse.keys[0].name, ".".join(map(quote_identifier, sparse.table.parts))
     text = UNIQUE_TEXT
-    if policies[sparse.table].domain(column) is not None:
+    if policies_of(query.connection)[sparse.table].domain(column) is not None:
         name = quote_identifier(column)
         text = query.connection.execute(f"SELECT CAST(min({name}) AS VARCHAR) FROM {table}").fetchall()[0][0]
     with Sandbox() as box, box.cursor() as cursor:
@@ -108,8 +105,8 @@ def _digest(query: AuditPlan, sparse: SparseRequest) -> KeyDigests:
 
 def _others(query: AuditPlan, sparse: SparseRequest) -> tuple[Words, IntegerArray]:
     """Counts the rows of all other units for each key of a text column. An attacker may know these counts."""
-    policies = {policy.table: policy for policy in require_engine(query.connection).about.policies.policies()}
-    unit_column, table = policies[sparse.table].unit.column, ".".join(map(quote_identifier, sparse.table.parts))
+    unit_column = policies_of(query.connection)[sparse.table].unit.column
+    table = ".".join(map(quote_identifier, sparse.table.parts))
     columns = {column.name: column.type_name for column in catalog_columns(query.connection, sparse.table)}
     if not unit_column or sparse.keys[0].type_name != "VARCHAR":
         return np.zeros(0, np.uint64), np.zeros(0, np.int64)
@@ -129,6 +126,5 @@ def _read_projection(noisy: tuple[Words, IntegerArray], key: KeyDigests, others:
 
 
 def _read_histogram(plan: HistogramProposal, key: KeyDigests, tools: Tools) -> Seen:
-    """Reads the noisy count of the key from a histogram."""
     state = LazyHistogram.from_bytes(require_secret(tools.secrets, secret_name(plan.plan.digest())))
     return [float(state.values(key, plan.ask.law)[0])], {}

@@ -1,7 +1,7 @@
-"""Audit: makes neighbours from policies, runs statements on both, bounds losses, and searches for more statements.
+"""Audit: runs statements on two neighbouring databases of made-up rows, and bounds the loss that their answers show.
 
-An audit also compares side channels of both neighbours: whether a statement is answered, and the shape, the message and
-the price. It compares exact counts of all units with the sum of the counts of each unit alone (additivity).
+It also compares the rest of both outcomes: whether a statement is answered, its shape, its message and its price. Exact
+counts of all units must be the sum of the counts of each unit alone (additivity).
 """
 
 from __future__ import annotations
@@ -47,7 +47,6 @@ class Outcome:
 
     @property
     def epsilon(self) -> float:
-        """Returns the epsilon that the ledger was charged."""
         return float(str(self.price[1]))
 
 
@@ -58,7 +57,7 @@ def outcomes(pair: Neighbours, text: str) -> tuple[Outcome, Outcome]:
 
 
 def difference(first: Outcome, second: Outcome) -> str | None:
-    """Names the first field in which two outcomes differ. None if they are equal."""
+    """Names the first field in which two outcomes differ, or returns None if they are equal."""
     for name in ("kind", "text", "shape", "price"):
         if getattr(first, name) != getattr(second, name):
             return name
@@ -97,9 +96,9 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of an audit. epsilon: price of each statement that the audit makes. seconds, runs: most per statement.
+    """Settings of an audit. epsilon: the price of each statement that the audit makes. error: see ERROR.
 
-    search: the seconds of the search. seed: the seed of the search. error: see ERROR. clock: counts the seconds.
+    seconds, runs: the most for one statement. search, seed: the seconds of the search, and its seed.
     """
 
     epsilon: str = "1"
@@ -115,7 +114,7 @@ class Settings:
 class AuditFinding:
     """Finding about one statement on one pair of neighbours.
 
-    refused: the message, if both neighbours refuse it. told: a difference between the neighbours besides the answers.
+    refused: the message, if both neighbours refuse it. told: the field in which the outcomes differ, or another error.
     """
 
     mechanism: str
@@ -128,14 +127,13 @@ class AuditFinding:
 
     @property
     def broken(self) -> bool:
-        """Tells whether the statement reveals more than it may."""
         return bool(self.told) or any(bound.broken for bound in self.bounds)
 
 
 def audit(
     source: duckdb.DuckDBPyConnection, given: Sequence[str], settings: Settings, tell: Tell = lambda line: None
 ) -> Iterator[AuditFinding]:
-    """Yields the findings about the given statements, or about statements of every mechanism, and from a search.
+    """Yields findings about the given statements, or about statements of every mechanism, and about a search.
 
     source: a connection that dpduck is loaded on. Its policies and public tables are read, and no private row.
     """
@@ -170,8 +168,8 @@ NOT_THE_SUM = "exact counts of all units together, which are not the sum of thos
 def check_sums(source: duckdb.DuckDBPyConnection, texts: Sequence[str], price: str) -> Iterator[AuditFinding]:
     """Yields statements with exact counts that differ from the sum of the counts of each unit alone.
 
-    If there is no such statement, it yields the number of compared statements.
-    price: the price of further statements with conditions over every column. "": there are no further statements.
+    If there is none, yields the number of compared statements. price: of further statements with conditions over every
+    column. Without a price, there are no further statements.
     """
     began = time.monotonic()
 
@@ -223,14 +221,13 @@ def audit_case(pair: Neighbours, case: Case, word: str, settings: Settings, work
 
 
 def _is_below_price(outcome: Outcome, claim: Claim) -> bool:
-    """Tells whether the ledger was charged less than the plan's price."""
     _, epsilon, rho, delta, _ = outcome.price
     paid = [float(str(amount)) for amount in (epsilon, rho, delta)]
     return any(was < due * NEARLY for was, due in zip(paid, (claim.epsilon or 0, claim.rho, claim.delta), strict=True))
 
 
 def _bounds(runs: Sequence[Iterator[Seen]], claim: Claim, seconds: float, most: int, settings: Settings) -> list[Bound]:
-    """Runs both databases in turn, for `seconds` or `most` runs. Bounds the loss. Failed runs are observations, too."""
+    """Bounds the loss by running both databases in turn, for `seconds` or `most` runs. Failed runs count as answers."""
     seen: tuple[list[Seen], list[Seen]] = ([], [])
     end = settings.clock() + seconds
     while len(seen[0]) < LEAST_RUNS or (settings.clock() < end and len(seen[0]) < most):

@@ -9,8 +9,8 @@ from typing import Any
 import duckdb
 
 from dpduck.auditor.bounds import Claim
-from dpduck.auditor.neighbours import require_engine
-from dpduck.engine.functions import OWNER
+from dpduck.auditor.neighbours import require_database
+from dpduck.database.functions import OWNER
 from dpduck.kernel.door import compute_charge
 from dpduck.kernel.price import Ask
 from dpduck.mechanisms.mechanism import Mechanism
@@ -32,7 +32,7 @@ class AuditPlan:
 
 def plan_statement(connection: duckdb.DuckDBPyConnection, text: str) -> AuditPlan:
     """Plans a statement in the same way as dp()."""
-    question, _ = require_engine(connection).question_of(text.replace("{tag}", "planned"), OWNER)
+    question, _ = require_database(connection).question_of(text.replace("{tag}", "planned"), OWNER)
     mechanism = mechanism_of(question)
     plan = mechanism.plan(question)
     asks, cost = mechanism.asks(plan), plan.request.price

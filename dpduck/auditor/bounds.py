@@ -39,7 +39,7 @@ class Claim:
 class Event:
     """Event that a weighted sum of an answer's numbers lies on one side of a threshold.
 
-    more: the number of the table (0 or 1) on which the event is likelier.
+    parity: whether the sum is taken modulo 2. more: the table (0 or 1) on which the event is likelier.
     """
 
     weights: FloatArray
@@ -65,7 +65,6 @@ class Bound:
 
     @property
     def broken(self) -> bool:
-        """Tells whether the bound exceeds the charge."""
         return self.seen > self.charged
 
 

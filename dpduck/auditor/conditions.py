@@ -6,7 +6,8 @@ import re
 
 import duckdb
 
-from dpduck.auditor.few_units import columns_of, policies_of
+from dpduck.auditor.few_units import policies_of
+from dpduck.auditor.neighbours import catalog_columns
 from dpduck.language.rows.facts import CatalogColumn
 from dpduck.language.text.names import TableName
 from dpduck.values.quoting import fold, quote_identifier, quote_text
@@ -37,7 +38,7 @@ def condition_statements(twin: duckdb.DuckDBPyConnection, price_text: str) -> li
     for table, policy in policies_of(twin).items():
         hidden = set(map(fold, policy.unit.own_columns))
         listed = ", ".join(map(quote_identifier, policy.unit.own_columns))
-        for column in [item for item in columns_of(twin, table) if fold(item.name) not in hidden][:MOST_COLUMNS]:
+        for column in [item for item in catalog_columns(twin, table) if fold(item.name) not in hidden][:MOST_COLUMNS]:
             conditions = _conditions(twin, table, column)
             if listed:
                 rows = [f"SELECT {listed} FROM {table.sql} WHERE {item}" for item in conditions]
@@ -50,7 +51,7 @@ def condition_statements(twin: duckdb.DuckDBPyConnection, price_text: str) -> li
 
 
 def _conditions(twin: duckdb.DuckDBPyConnection, table: TableName, column: CatalogColumn) -> list[str]:
-    """Returns conditions on a column. They compare it with its most frequent values among the made-up rows."""
+    """Returns conditions that compare a column with its most frequent values among the made-up rows."""
     name = quote_identifier(column.name)
     if column.type_name == "BOOLEAN":
         return [form.format(c=name) for form in _TOLD]

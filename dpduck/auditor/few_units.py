@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import duckdb
 
-from dpduck.auditor.neighbours import require_engine
-from dpduck.language.rows.facts import CatalogColumn, Policy
+from dpduck.auditor.neighbours import catalog_columns, require_database
+from dpduck.language.rows.facts import Policy
 from dpduck.language.text.names import TableName
 from dpduck.store.catalog import Catalog
 from dpduck.values.quoting import fold, quote_identifier, quote_text
 
 UNITS, ROWS_OF_UNIT, MADE_UP_ROWS = 4, 24, 400
-"""Number of units that stay in a twin, most rows of a unit in a table, and number of rows of the twin at first."""
+"""The number of units that stay in a twin, the most rows of a unit in a table, and the twin's rows at first."""
 
 Policies = Mapping[TableName, Policy]
 
@@ -57,7 +57,7 @@ def lay_out(twin: duckdb.DuckDBPyConnection, done: set[TableName]) -> None:
 
 def policies_of(twin: duckdb.DuckDBPyConnection) -> Policies:
     """Returns the policies of a database, each under its table."""
-    return {policy.table: policy for policy in require_engine(twin).about.policies.policies()}
+    return {policy.table: policy for policy in require_database(twin).about.policies.policies()}
 
 
 def create_anew(twin: duckdb.DuckDBPyConnection, table: TableName, rows: str) -> None:
@@ -86,17 +86,14 @@ def _chosen_units(twin: duckdb.DuckDBPyConnection, private: Policies) -> dict[st
 def _laid_sql(
     twin: duckdb.DuckDBPyConnection, private: Policies, table: TableName, chosen_units: Mapping[str, Sequence[str]]
 ) -> str:
-    """Returns SQL of the rows of the units that stay.
-
-    The first unit has NULLs, the second one has constants, and the third one has either.
-    """
+    """Returns SQL of the rows of the units that stay: one with NULLs, one with constants, and one with either."""
     units = ", ".join(chosen_units.get(private[table].unit.key, [])) or "NULL"
     rows = (
         f"SELECT *, list_position([{units}], unit_of_row) AS place, row_number() OVER (PARTITION BY unit_of_row) AS "
         f"number FROM ({units_sql(private, table)}) QUALIFY number <= {ROWS_OF_UNIT} AND place IS NOT NULL"
     )
     fixed, listed = _key_columns(twin, private, table), []
-    for column in columns_of(twin, table):
+    for column in catalog_columns(twin, table):
         name = quote_identifier(column.name)
         first = f"first_value({name}) OVER (PARTITION BY unit_of_row ORDER BY number)"
         absent = "place = 1 OR place = 3 AND number % 3 > 0"
@@ -106,24 +103,17 @@ def _laid_sql(
 
 
 def _key_columns(twin: duckdb.DuckDBPyConnection, private: Policies, table: TableName) -> set[str]:
-    """Returns the columns with the unit of a row, those that other tables refer to, and those of unique keys."""
+    """Returns the columns that hold a row's unit, that other tables refer to, or that are unique keys."""
     references = [policy.unit.reference for policy in private.values()]
     parents = [link.parent_column for link in references if link is not None and TableName(link.parent) == table]
-    engine = require_engine(twin)
-    with engine.connections.cursor() as cursor:
-        unique = [name for key in Catalog(cursor, engine.about.policies).unique_keys(table) for name in key]
+    database = require_database(twin)
+    with database.connections.cursor() as cursor:
+        unique = [name for key in Catalog(cursor, database.about.policies).unique_keys(table) for name in key]
     return set(map(fold, [*parents, *unique, *private[table].unit.own_columns]))
 
 
-def columns_of(twin: duckdb.DuckDBPyConnection, table: TableName) -> Sequence[CatalogColumn]:
-    """Returns the columns of a table."""
-    engine = require_engine(twin)
-    with engine.connections.cursor() as cursor:
-        return Catalog(cursor, engine.about.policies).columns(table)
-
-
 def copy_rows(twin: duckdb.DuckDBPyConnection) -> dict[TableName, str]:
-    """Copies each table, with the unit of each row, to a temporary table. Returns the names of these by table."""
+    """Copies each table, with the unit of each row, to a temporary table. Returns the names of the copies by table."""
     private = policies_of(twin)
     stored = {table: f"temp.kept_{number}" for number, table in enumerate(private)}
     for table, name in stored.items():

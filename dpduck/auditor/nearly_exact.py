@@ -13,8 +13,8 @@ import duckdb
 import numpy as np
 
 from dpduck.auditor.audit_plan import AuditPlan, plan_statement
-from dpduck.auditor.neighbours import require_engine
-from dpduck.engine.functions import OWNER
+from dpduck.auditor.neighbours import require_database
+from dpduck.database.functions import OWNER
 from dpduck.kernel.door import Bill, open_door
 from dpduck.kernel.ledger.secrets import no_step
 from dpduck.kernel.noise.entropy import operating_system_entropy
@@ -27,9 +27,8 @@ from dpduck.values.errors import DpduckError
 from dpduck.values.privacy import Charge
 
 FAR, MOST_OF_ASK, MOST_IN_ALL = 60, 4000, 900_000
-"""FAR: noise exceeds its bound with probability 2 exp(-FAR), below 1e-25. MOST_OF_ASK: most epsilon or rho of one ask.
-MOST_IN_ALL: most epsilon or rho of all asks together, from the budget of the twin.
-"""
+"""FAR: noise exceeds its bound with probability 2 exp(-FAR), below 1e-25. The others: the most epsilon or rho of one
+ask, and of all asks together, from the budget of the twin."""
 
 
 @dataclass(frozen=True)
@@ -97,15 +96,15 @@ def nearly_exact_answers(
     twin: duckdb.DuckDBPyConnection, plans: Sequence[ExactPlan], workers: Workers
 ) -> Iterator[IntegerArray]:
     """Yields the door's answers to each plan, over the present rows of the tables."""
-    engine = require_engine(twin)
+    database = require_database(twin)
     for plan in plans:
         rows, cost = plan.planned.plan.request.rows, price(plan.asks)
         periods = None if rows.periods is None else rows.periods.periods
         charge, name = Charge(cost.epsilon, cost.rho, cost.delta), plan.planned.mechanism.name
         bill = Bill(rows.unit_key, str(rows.table), charge, OWNER.name, plan.planned.text, name, None, periods)
         with open_door(
-            plan.asks, bill, engine.ledger, engine.connections.cursor, lambda cursor: None, operating_system_entropy(),
-            no_step, workers,
+            plan.asks, bill, database.ledger, database.connections.cursor, lambda cursor: None,
+            operating_system_entropy(), no_step, workers,
         ) as door:  # fmt: skip
             answers = [door.answer(ask) for ask in plan.asks]
         yield np.concatenate([np.ravel(part) for answer in answers for part in _arrays(answer)])

@@ -1,7 +1,7 @@
 """Neighbouring databases from policies alone: two databases of made-up rows, one of them with one more privacy unit.
 
-No row of the private tables is read. The added unit has more rows than MAX ROWS, all in one cell or spread. It has
-values beyond every CLAMP, and texts that nobody else has. An "odd" unit has NULLs and extreme values in every column.
+No row of the private tables is read. The added unit has more rows than MAX ROWS, values beyond every CLAMP, and texts
+that nobody else has.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import duckdb
 
-from dpduck.engine.connection import connect
-from dpduck.engine.engine import Engine
-from dpduck.engine.functions import engine_of
-from dpduck.engine.twins import twin_database
+from dpduck.database.connection import connect
+from dpduck.database.database import Database
+from dpduck.database.functions import database_of
+from dpduck.database.twins import twin_database
 from dpduck.kernel.ledger.secrets import BOUNDING_KEY
 from dpduck.language.rows.facts import CatalogColumn, Clamp, Policy
 from dpduck.language.text.names import TableName
@@ -36,7 +36,7 @@ EDGES = (FULL, OVER)
 """Kinds of the added unit with as many rows in one cell as a norm of 1 leaves unchanged, or with one more."""
 
 UNITS, MOST_ROWS = 400, 20_000
-"""Units and most rows of a database: few enough for a fast count, enough for texts that 1, 2, .. 28 units have."""
+"""The number of units and the most rows of a database: few for a fast count, enough for texts of 1, 2, .. 28 units."""
 
 MOST_ADDED = 200
 WHOSE = 9_000_001
@@ -55,23 +55,22 @@ class Neighbours:
     kind: str
 
     def columns(self, policy: Policy) -> tuple[CatalogColumn, ...]:
-        """Returns the columns of a policy's table."""
         return catalog_columns(self.both[0], policy.table)
 
 
 def catalog_columns(connection: duckdb.DuckDBPyConnection, table: TableName) -> tuple[CatalogColumn, ...]:
     """Returns the columns of a table of a database that dpduck is loaded on."""
-    engine = require_engine(connection)
-    with engine.connections.cursor() as cursor:
-        return Catalog(cursor, engine.about.policies).columns(table)
+    database = require_database(connection)
+    with database.connections.cursor() as cursor:
+        return Catalog(cursor, database.about.policies).columns(table)
 
 
-def require_engine(connection: duckdb.DuckDBPyConnection) -> Engine:
-    """Returns the engine of a connection that dpduck is loaded on."""
-    engine = engine_of(connection)
-    if engine is None:
+def require_database(connection: duckdb.DuckDBPyConnection) -> Database:
+    """Returns the database of a connection that dpduck is loaded on."""
+    database = database_of(connection)
+    if database is None:
         raise InternalError("dpduck is not loaded on this connection")
-    return engine
+    return database
 
 
 def roomy(ddl: str) -> str:
@@ -92,7 +91,7 @@ def _roomy(match: re.Match[str]) -> str:
 @contextmanager
 def neighbours(source: duckdb.DuckDBPyConnection, kind: str = CROWDED) -> Iterator[Neighbours]:
     """Makes two databases in memory with stores of their own, from the policies of a third database."""
-    most = max((policy.unit.max_rows for policy in require_engine(source).about.policies.policies()), default=1)
+    most = max((policy.unit.max_rows for policy in require_database(source).about.policies.policies()), default=1)
     rows = max(UNITS, min(UNITS * most, MOST_ROWS))
     with ExitStack() as stack:
         both = stack.enter_context(connect()), stack.enter_context(connect())
@@ -101,8 +100,8 @@ def neighbours(source: duckdb.DuckDBPyConnection, kind: str = CROWDED) -> Iterat
             for _ in twin_database(source, twin, rows, roomy):
                 pass
         # a secret of each database decides which rows of a unit count: neighbours have the same secret
-        require_engine(both[1]).ledger.secrets.put(BOUNDING_KEY, require_engine(both[0]).ledger.bounding_key)
-        policies = tuple(require_engine(both[0]).about.policies.policies())
+        require_database(both[1]).ledger.secrets.put(BOUNDING_KEY, require_database(both[0]).ledger.bounding_key)
+        policies = tuple(require_database(both[0]).about.policies.policies())
         if not policies:
             raise Refusal("no table has a privacy policy", accepted="dpduck policy draft DATABASE TABLE")
         pair = Neighbours(both, policies, kind)
@@ -114,7 +113,7 @@ def neighbours(source: duckdb.DuckDBPyConnection, kind: str = CROWDED) -> Iterat
 
 
 def _grade_texts(connection: duckdb.DuckDBPyConnection, policy: Policy, columns: Sequence[CatalogColumn]) -> None:
-    """Gives each text without a domain to 1, 2, 3 .. units. So some texts are near any threshold for selected keys."""
+    """Gives texts without a domain to 1, 2, 3 .. units each, so that some are near any threshold for selected keys."""
     unit = policy.unit
     owner = ", ".join(map(quote_identifier, unit.columns or ((unit.column,) if unit.column else ()))) or "rowid"
     for column in columns:
@@ -133,11 +132,10 @@ def is_open_text(column: CatalogColumn, policy: Policy) -> bool:
 
 
 def _add_unit(pair: Neighbours, policy: Policy) -> None:
-    """Inserts the rows of one more unit into a table of the second database."""
     connection, columns = pair.both[1], pair.columns(policy)
-    engine = require_engine(connection)
-    with engine.connections.cursor() as cursor:
-        keys = Catalog(cursor, engine.about.policies).unique_keys(policy.table)
+    database = require_database(connection)
+    with database.connections.cursor() as cursor:
+        keys = Catalog(cursor, database.about.policies).unique_keys(policy.table)
     unique = {fold(key[0]) for key in keys if len(key) == 1}
     unit = policy.unit
     unit_columns = set(map(fold, unit.own_columns))
@@ -165,7 +163,8 @@ def _add_unit(pair: Neighbours, policy: Policy) -> None:
 def _parts(pair: Neighbours, policy: Policy) -> dict[str, str]:
     """Returns SQL of the added unit's values in its own columns of the table, by name. Empty if it uses references.
 
-    Values lie in domains, and are not NULL if possible, so that the row counts. Other rows with them are deleted.
+    Values lie in domains, and are not NULL if possible, so that the row counts. Other rows with such values are
+    deleted.
     """
     values, table = dict[str, str](), within(policy)
     unit_columns = set(map(fold, policy.unit.own_columns)) if policy.unit.reference is None else set[str]()

@@ -1,7 +1,7 @@
 """Runs of a release over one database, through the door. One plan, one charge and one count serve many runs.
 
-Every ask of the plan is declared as often as it will be answered. The ledger of the made-up database is charged for all
-these answers. So an audit uses kernel/ only as a release does.
+Every ask of the plan is declared, and charged to the made-up database, as often as it will be answered. So an audit
+uses kernel/ only as a release does.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 
 from dpduck.auditor.answer_numbers import Seen, number_reader
 from dpduck.auditor.audit_plan import AuditPlan
-from dpduck.auditor.neighbours import require_engine
-from dpduck.engine.functions import OWNER
+from dpduck.auditor.neighbours import require_database
+from dpduck.database.functions import OWNER
 from dpduck.kernel.door import Bill, open_door
 from dpduck.kernel.ledger.secrets import no_step
 from dpduck.kernel.noise.entropy import operating_system_entropy
@@ -36,8 +36,8 @@ FAILED = "failed"
 
 def measure_runs(query: AuditPlan, workers: Workers) -> Iterator[Seen]:
     """Yields the output of each run, forever."""
-    engine, reader = require_engine(query.connection), number_reader(query)
-    tools = Tools(Sandbox(), engine.ledger.secrets, no_step)
+    database, reader = require_database(query.connection), number_reader(query)
+    tools = Tools(Sandbox(), database.ledger.secrets, no_step)
     adaptive = any(isinstance(ask.query, Within) for ask in query.asks) or query.mechanism.name == "synthetic table"
     times = 1 if adaptive else BATCH
     plan = query.plan if adaptive else repeat_asks(query.plan, times, {})
@@ -48,7 +48,7 @@ def measure_runs(query: AuditPlan, workers: Workers) -> Iterator[Seen]:
     bill = Bill(rows.unit_key, str(rows.table), charge, OWNER.name, query.text, query.mechanism.name, None, periods)
     while True:
         with open_door(
-            asks, bill, engine.ledger, engine.connections.cursor, lambda cursor: None, operating_system_entropy(),
+            asks, bill, database.ledger, database.connections.cursor, lambda cursor: None, operating_system_entropy(),
             no_step, workers,
         ) as door:  # fmt: skip
             for _ in range(times):

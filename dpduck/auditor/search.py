@@ -1,7 +1,6 @@
-"""A search through the statements that policies allow, for an audit.
+"""A search through the statements that policies allow, for an audit. It composes statements from parts.
 
-The search is guided by coverage. It composes a statement from parts, and prefers the parts that were tried least. So
-every part soon stands beside many others. Its choices follow from a seed, which is printed.
+The search prefers the parts that were tried least, so that every part soon stands beside many others.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ class StatementSearch:
     number: int = 0
 
     def statement(self) -> tuple[str, tuple[str, ...]]:
-        """Returns the next statement, and the names of its parts."""
         self.number += 1
         scope = self.tables[self.number % len(self.tables)]
         keys, key_part = self._keys(scope)
@@ -42,7 +40,6 @@ class StatementSearch:
         return text, parts
 
     def note(self, parts: Sequence[str], answered: bool) -> None:
-        """Notes whether a statement with these parts was answered."""
         if answered:
             self.accepted.update(set(parts))
 

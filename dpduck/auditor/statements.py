@@ -45,7 +45,6 @@ class StatementParts:
     price: str
 
     def options(self, more: str = "") -> str:
-        """Writes the clause with the price and a fresh tag."""
         return f"({self.price}{more}, refresh = '{{tag}}')"
 
 
@@ -85,7 +84,7 @@ def _parts_of(policy: Policy, columns: Sequence[CatalogColumn], epsilon: str) ->
 
 
 def _unit_text(unit: PrivacyUnit) -> str | None:
-    """Returns the unit as an argument of count(DISTINCT ..). None if the table has no column of the unit."""
+    """Returns the unit as an argument of count(DISTINCT ..), or None if the table has no column of the unit."""
     names = () if unit.reference is not None else unit.own_columns
     listed = ", ".join(map(quote_identifier, names))
     return f"({listed})" if len(names) > 1 else listed or None
@@ -138,7 +137,6 @@ def own_statements(scope: StatementParts) -> Iterator[Case]:
 
 
 def _summaries(one: StatementParts, key: str) -> Iterator[Case]:
-    """Yields summaries of counts by a key, and one summary of sums."""
     for method in ("'filter'", "'priority', summary_size = 2", "'sketch', sketch_rows = 3"):
         clause = one.options(f", summary = {method}")
         mechanism = "sketch" if "sketch" in method else "summary"

@@ -14,10 +14,10 @@ import duckdb
 
 from dpduck.commands.errors import one_line_errors
 from dpduck.commands.printing import SHORT_STATEMENT, WIDTH, moment, print_box, print_findings, print_relation
-from dpduck.engine.connection import connect, open_for_lists
-from dpduck.engine.functions import OWNER
-from dpduck.engine.functions import answer as answer_sql
-from dpduck.engine.macros import MACROS, SEVERAL_ARGUMENTS
+from dpduck.database.connection import connect, open_for_lists
+from dpduck.database.functions import OWNER
+from dpduck.database.functions import answer as answer_sql
+from dpduck.database.macros import MACROS, SEVERAL_ARGUMENTS
 from dpduck.server.owner import owner_of_server
 from dpduck.store.store_files import StoreFiles, store_files
 from dpduck.values.errors import Refusal
@@ -45,7 +45,7 @@ BOUNDS = "aggregate, option, bound, percent, stderr, CASE WHEN advice LIKE '%lea
 """Columns of a box about the bounds of a statement. The last column marks the bound with a cell's least error."""
 
 LISTS = ("dp_budget", "dp_ledger")
-"""Functions with answers from the ledger and the policies alone."""
+"""Functions that read the ledger and the policies alone."""
 
 MOST_NAMED = 20
 """Largest number of views that a refusal names."""
@@ -68,7 +68,7 @@ class FunctionReading:
 
     @property
     def argument(self) -> str | None:
-        """Returns the arguments as the one text that an engine takes. None stands for no argument."""
+        """Returns the arguments as the one text that a dp function takes, or None if there are none."""
         parameters, _ = MACROS[self.function]
         taken = SEVERAL_ARGUMENTS.get(self.function, parameters or "NULL")
         with duckdb.connect() as con:
@@ -77,7 +77,6 @@ class FunctionReading:
         return None if row is None or row[0] is None else str(row[0])
 
     def shown(self, answer: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
-        """Returns the result of the SELECT over a function's answer."""
         return answer.query(ANSWER, self.over)
 
 
@@ -86,7 +85,7 @@ Ask = Callable[[str, str | FunctionReading | None], duckdb.DuckDBPyRelation]
 
 @contextmanager
 def closing_owner(files: StoreFiles) -> Iterator[Owner | None]:
-    """Yields a connection to the server that serves this store, None if no server does, so that its files are free."""
+    """Yields a connection to the server that serves this store, or None if no server does and its files are free."""
     owner = owner_of_server(files)
     try:
         yield owner
@@ -99,7 +98,7 @@ def closing_owner(files: StoreFiles) -> Iterator[Owner | None]:
 def answers(database: Path, store: Path | None, *, lists: bool = False) -> Iterator[Ask]:
     """Yields a function that asks dp functions as the owner, through the server if one serves the store.
 
-    Each answer replaces the last one. lists: True if only functions of LISTS are asked, which need no full engine.
+    Each answer replaces the last one. lists: whether only functions of LISTS are asked, which need no full database.
     """
     with one_line_errors(), closing_owner(store_files(database, store)) as owner, ExitStack() as stack:
         started, place = None, "answer" if owner is not None else "temp.answer"
@@ -145,7 +144,7 @@ def run_statement(database: Path, store: Path | None, text: str, shape: str) -> 
 
 
 def _say_threshold(ask: Ask, text: str) -> None:
-    """Prints the threshold that no group of an empty answer passed. It is a public fact."""
+    """Prints the threshold that no group of an empty answer passed, which is a public fact."""
     with suppress(duckdb.Error, Refusal):  # the statement is no question, or has no threshold
         ((note,),) = ask("dp_explain", text).filter("chosen AND threshold IS NOT NULL").project("note").fetchall()
         click.echo(textwrap.fill(f"no group passed the threshold: {note}", WIDTH, subsequent_indent="  "), err=True)
@@ -164,14 +163,13 @@ def explain_in_words(database: Path, store: Path | None, statement: str) -> None
 
 
 def _in_words(seconds: float | None) -> str:
-    """Returns the expected time of an answer in words."""
     if seconds is None:
         return "not known beforehand"
     return f"{'under a second' if seconds < 1 else f'about {seconds:.0f} s'}, plus the time to read the rows"
 
 
 def check_table(database: Path, store: Path | None, table: str, statement: str | None, shape: str) -> None:
-    """Prints the findings of dp_check. In a box, each is on lines of its own, and effects of bounds are in a table."""
+    """Prints the findings of dp_check. In a box, each has lines of its own, and effects of bounds are in a table."""
     arguments = quote_text(table) if statement is None else f"{quote_text(table)}, {quote_text(statement)}"
     with answers(database, store) as ask:
         findings = ask("dp_check", FunctionReading("dp_check", f"dp_check({arguments})", arguments, f"FROM {ANSWER}"))

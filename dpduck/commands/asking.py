@@ -1,7 +1,7 @@
 """Commands that ask a database and its store: statements of dp(..), listings, checks, publishing, preparing, reading.
 
-Reading covers dp's own functions, DESCRIBE visits, SHOW TABLES, and private views. Each command makes its imports
-when it runs, so that help and completion load only click.
+Reading covers dp's own functions, DESCRIBE visits, SHOW TABLES, and private views. Each command makes its imports when
+it runs, so that help and completion load only click.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def sql(database: Path, statement: str, store: Path | None, shape: str) -> None:
     from dpduck.commands.answering import answers, run_statement  # noqa: PLC0415
     from dpduck.commands.printing import print_relation  # noqa: PLC0415
     from dpduck.commands.reading import is_of_views, reading  # noqa: PLC0415
-    from dpduck.engine.connection import connect  # noqa: PLC0415
+    from dpduck.database.connection import connect  # noqa: PLC0415
 
     text = sys.stdin.read().removeprefix(BYTE_ORDER_MARK) if statement == "-" else statement
     if is_of_views(text):
@@ -171,7 +171,7 @@ def publish_command(database: Path, target: str, schema: str, with_ledger: bool,
 def verify(database: Path, store: Path | None, adopt: bool) -> None:
     """Check the ledger's whole chain, and that the store is not an older or a second copy."""
     from dpduck.commands.answering import closing_owner  # noqa: PLC0415
-    from dpduck.engine.connection import verify_store  # noqa: PLC0415
+    from dpduck.database.connection import verify_store  # noqa: PLC0415
     from dpduck.store.store_files import store_files  # noqa: PLC0415
     from dpduck.values.errors import Refusal  # noqa: PLC0415
 
@@ -192,7 +192,7 @@ def certify_command(database: Path, store: Path | None, target: Path) -> None:
     Publish the last link where nobody can change it.
     """
     from dpduck.commands.answering import closing_owner  # noqa: PLC0415
-    from dpduck.engine.connection import verify_store  # noqa: PLC0415
+    from dpduck.database.connection import verify_store  # noqa: PLC0415
     from dpduck.publish.publish import certify  # noqa: PLC0415
     from dpduck.store.store_files import SERVED, WHEN_ENDED, store_files  # noqa: PLC0415
     from dpduck.values.errors import Refusal  # noqa: PLC0415
@@ -217,7 +217,7 @@ def prepare(database: Path, tables: tuple[str, ...], store: Path | None) -> None
     """
     from dpduck.commands.answering import closing_owner  # noqa: PLC0415
     from dpduck.commands.preparing import prepare_tables, preparing  # noqa: PLC0415
-    from dpduck.engine.macros import MACROS  # noqa: PLC0415
+    from dpduck.database.macros import MACROS  # noqa: PLC0415
     from dpduck.language.text.names import in_sql  # noqa: PLC0415
     from dpduck.store.store_files import store_files  # noqa: PLC0415
 

@@ -1,7 +1,4 @@
-"""dpduck audit: lower bounds for the privacy losses of releases, on made-up neighbouring tables without private rows.
-
-Its report has lines of 80 columns for people, or one line of JSON for each statement.
-"""
+"""dpduck audit: lower bounds for the privacy losses of releases, on made-up neighbouring tables."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ import click
 
 from dpduck.auditor.audit import ADDITIVITY, ERROR, AuditFinding, Settings, audit
 from dpduck.commands.errors import one_line_errors
-from dpduck.engine.connection import connect
+from dpduck.database.connection import connect
 
 WIDTH = 80
 HEADER = f"{'mechanism':<16}{'unit':<8} {'measure':<7} {'charged':>9} {'seen':>9} {'found':>9} {'runs':>7}  verdict"
@@ -98,6 +95,5 @@ def print_audit(database: Path, store: Path | None, statements: Sequence[str], s
 
 
 def _progress(step: str) -> None:
-    """Shows the present step on a terminal, in place of the step before."""
     if sys.stderr.isatty():
         click.secho(f"\r\x1b[K{step[:78]}", fg="cyan", nl=False, err=True)

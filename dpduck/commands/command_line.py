@@ -47,11 +47,9 @@ class Commands(click.Group):
     """Group of commands, each imported at its first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Returns the names of all commands, without importing the commands."""
         return sorted(HELPS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Returns a command, or None if no command has this name."""
         return command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -61,7 +59,6 @@ class Commands(click.Group):
             formatter.write_dl([(name, short_help(name, limit)) for name in self.list_commands(ctx)])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Returns the commands and the options that begin with the typed text `incomplete`."""
         named = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
         options = click.Command.shell_complete(self, ctx, incomplete)
         return [*(CompletionItem(name, help=short_help(name)) for name in named), *options]
@@ -73,7 +70,7 @@ def short_help(name: str, limit: int = 45) -> str:
 
 
 def command(ctx: click.Context, name: str) -> click.Command | None:
-    """Imports the file of a command, and returns the command. Returns None if no command has this name."""
+    """Imports the file of a command, and returns the command, or None if no command has this name."""
     match name:
         case "audit" | "compare" | "demo" | "report":
             from dpduck.commands.showing import SHOWING  # noqa: PLC0415

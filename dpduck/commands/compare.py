@@ -1,7 +1,6 @@
 """dpduck compare: prints the distances of a synthetic table from the data, or writes a page, for the owner alone.
 
-The distances are exact figures about private rows. So they are not on the page of dpduck report, which goes to all who
-receive the numbers. Only the owner's account can read this page, and the page says that its figures are exact.
+The distances are exact figures about private rows. So the report, which others receive, does not have them.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 import click
 
 from dpduck.commands.errors import one_line_errors
-from dpduck.engine.connection import connect
+from dpduck.database.connection import connect
 from dpduck.publish.page_file import frame_page, replace_page, require_place
 from dpduck.publish.pictures import spec_of, svg
 from dpduck.publish.report import require_pictures

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import duckdb
 
-from dpduck.engine.connection import connect
+from dpduck.database.connection import connect
 from dpduck.values.errors import Refusal
 
 MARK = "made_by_dpduck_demo"

@@ -26,7 +26,7 @@ def one_line_errors() -> Iterator[None]:
 
 
 def _of_duckdb(error: Exception) -> str | None:
-    """Returns the line for an error of DuckDB, None for other errors. Its imports are only needed for an error."""
+    """Returns the line for an error of DuckDB, or None for other errors. Its imports are only needed for an error."""
     import duckdb  # noqa: PLC0415
 
     from dpduck.store.attaching import not_opened  # noqa: PLC0415
@@ -37,7 +37,6 @@ def _of_duckdb(error: Exception) -> str | None:
 
 
 def _database_here() -> str:
-    """Returns the name of the database in the command's arguments, "that" without one."""
     context = click.get_current_context(silent=True)
     named = None if context is None else context.params.get("database")
     return named.stem if isinstance(named, Path) else "that"

@@ -100,7 +100,7 @@ def _open_others(
     closing: list[Callable[[], None]],
     ended: threading.Event,
 ) -> None:
-    """Starts the listeners for Flight SQL and for browsers. closing: gets each one's closing function."""
+    """Starts the listeners for Flight SQL and for browsers. closing: gets the function that closes each."""
     if listening.flight is not None and not ended.is_set():
         flight = FlightListener(listening.flight, service, limits, listening.tls)
         click.echo(flight.address)
@@ -150,7 +150,7 @@ def _end(service: Service, closing: list[Callable[[], None]]) -> None:
 
 
 def audit_path(database: Path, store: Path | None) -> Path:
-    """Returns the default path of the audit log: beside the store."""
+    """Returns the default path of the audit log, beside the store."""
     files = store_files(database, store)
     if files.store is None:
         raise StoreError("a store in memory is not served; accepted: a store in a file")

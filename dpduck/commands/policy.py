@@ -40,7 +40,7 @@ def draft(database: Path, table: str, file: Path | None, privately: str | None, 
     What only you can know is marked TODO. Fill it in and run it: dpduck sql DATABASE - < policy.sql. Once TABLE has a
     policy, if only of PRIVACY UNIT and BUDGET, --privately 0.05 asks for MAX ROWS, ranges, clamps and values.
     """
-    from dpduck.engine.connection import connect  # noqa: PLC0415
+    from dpduck.database.connection import connect  # noqa: PLC0415
 
     with one_line_errors():
         if file is None and not database.exists():
@@ -58,7 +58,7 @@ def draft(database: Path, table: str, file: Path | None, privately: str | None, 
 @STORE
 def show(database: Path, table: str | None, store: Path | None) -> None:
     """Print policies in force, that of TABLE or all, as the statements that make them."""
-    from dpduck.engine.connection import connect  # noqa: PLC0415
+    from dpduck.database.connection import connect  # noqa: PLC0415
 
     with one_line_errors(), connect(database, store) as con:
         rows = con.execute("SELECT table_name, ddl FROM dp_policies()").fetchall()
@@ -81,8 +81,8 @@ def twin(database: Path, target: Path, rows: int, store: Path | None) -> None:
     Statements, dashboards and models run on it unchanged. It is made of policies and schemas alone, and has a budget
     of its own: nothing asked of it is charged to DATABASE, and nothing it answers is true.
     """
-    from dpduck.engine.connection import connect  # noqa: PLC0415
-    from dpduck.engine.twins import prepare_alike, twin_database  # noqa: PLC0415
+    from dpduck.database.connection import connect  # noqa: PLC0415
+    from dpduck.database.twins import prepare_alike, twin_database  # noqa: PLC0415
 
     with one_line_errors():
         if target.exists():
@@ -94,7 +94,6 @@ def twin(database: Path, target: Path, rows: int, store: Path | None) -> None:
 
 
 def _import(database: Path, table: str, file: Path) -> None:
-    """Creates a table with the rows of a file, which DuckDB reads. The database does not refer to the file."""
     import duckdb  # noqa: PLC0415
 
     from dpduck.values.quoting import quote_identifier, quote_text  # noqa: PLC0415

@@ -11,7 +11,7 @@ import click
 import duckdb
 
 from dpduck.commands.errors import one_line
-from dpduck.engine.connection import load
+from dpduck.database.connection import load
 from dpduck.language.text.names import in_sql
 from dpduck.values.errors import DpduckError, Refusal
 

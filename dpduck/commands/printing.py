@@ -76,8 +76,7 @@ def print_relation(relation: duckdb.DuckDBPyRelation, shape: str, narrow: Sequen
     if shape == "box":
         print_box(_telling(relation.project(", ".join(narrow))) if narrow else relation)
         return
-    columns = relation.columns
-    print_rows(columns, relation.fetchall(), shape)
+    print_rows(relation.columns, relation.fetchall(), shape)
 
 
 def print_rows(columns: Sequence[str], rows: Sequence[tuple[object, ...]], shape: str) -> None:
@@ -111,7 +110,6 @@ def width() -> int:
 
 
 def _telling(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
-    """Returns the rows without the columns that have only USUAL values. Columns in ALWAYS stay."""
     rows = relation.fetchall()
     telling = {name for place, name in enumerate(relation.columns) if any(row[place] not in USUAL for row in rows)}
     names = [name for name in relation.columns if name in telling | ALWAYS]
@@ -119,7 +117,6 @@ def _telling(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
 
 
 def _print_records(columns: Sequence[str], rows: Sequence[tuple[object, ...]]) -> None:
-    """Prints each row as lines of a name and a value."""
     room = max(map(len, columns))
     for number, row in enumerate(rows):
         if number:

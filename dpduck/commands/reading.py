@@ -7,7 +7,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.scope import traverse_scope
 
 from dpduck.commands.answering import ANSWER, FunctionReading
-from dpduck.engine.macros import MACROS
+from dpduck.database.macros import MACROS
 from dpduck.server.syntax import in_selects, is_ours
 
 

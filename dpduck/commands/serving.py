@@ -126,13 +126,12 @@ def _on_signals(ended: threading.Event, again: threading.Event) -> None:
 
 
 def _most_memory() -> int:
-    """Returns the bytes of memory for the vault. The rest of the machine's memory is for other processes."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(total // 2, total - BESIDE_VAULT)
 
 
 def _prepare(database: Path, store: Path | None) -> None:
-    """Prepares the tables that are not prepared. Only this needs an engine in the server's process."""
+    """Prepares the tables that are not prepared. Only this counts rows in the server's process."""
     from dpduck.commands.preparing import prepare_tables  # noqa: PLC0415
 
     for line in prepare_tables(database, store, (), read_only=True):

@@ -99,7 +99,7 @@ def report(
     The page fetches nothing and runs nothing: it can be mailed, printed, or put on any server.
     """
     from dpduck.commands.printing import views_in_words  # noqa: PLC0415
-    from dpduck.engine.connection import connect  # noqa: PLC0415
+    from dpduck.database.connection import connect  # noqa: PLC0415
     from dpduck.publish.published_views import open_store  # noqa: PLC0415
     from dpduck.publish.report import ReportFacts, write_report  # noqa: PLC0415
     from dpduck.server.owner import require_not_served  # noqa: PLC0415

@@ -142,7 +142,7 @@ class EngineTables:
         if not any(map(self.has, private)):
             return None
         shapes = {table: tuple((item.name, item.type_name) for item in columns) for table, columns, _ in rows.shapes}
-        name = self.engine_of(private)
+        name = self.engine_name(private)
         prepared, public = self.prepared.of(private), [table for table, _ in rows.public_digests]
         moment = "" if prepared is None else prepared.packed.mark
         return EnginePlace(partial(self._open_rows, name, private, public, shapes, prepared=prepared), moment)
@@ -154,10 +154,10 @@ class EngineTables:
         if not self.has(table):
             return partial(reader.columns, cursor)
         shapes = {table: tuple((column.name, column.type_name) for column in listed)}
-        rows = self._open_rows(self.engine_of([table]), [table], [], shapes, cursor, every=True)
+        rows = self._open_rows(self.engine_name([table]), [table], [], shapes, cursor, every=True)
         return partial(columns_in_engine, cursor, rows, self._workers)
 
-    def engine_of(self, private: Sequence[TableName]) -> str:
+    def engine_name(self, private: Sequence[TableName]) -> str:
         """Returns the name of the engine with all these tables. Refuses several engines, or an unattached one."""
         name, recorded = next(table.parts[0] for table in private if self.has(table)), self._read_records()
         if any(table.parts[0] != name for table in private):
@@ -206,7 +206,7 @@ class EngineTables:
 
     def _locate_tables(self, policies: Sequence[Policy]) -> TablesInEngine:
         """Returns tables of one engine as they are now, with the columns of their copies in the catalog."""
-        name, shapes = self.engine_of([policy.table for policy in policies]), dict[TableName, Columns]()
+        name, shapes = self.engine_name([policy.table for policy in policies]), dict[TableName, Columns]()
         with self._open_cursor() as cursor:
             for policy in policies:
                 rows = cursor.execute(f"DESCRIBE {policy.table.sql}").fetchall()

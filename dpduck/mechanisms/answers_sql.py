@@ -36,8 +36,8 @@ def margins_sql(
 ) -> str:
     """Returns SQL over the released table with the half-widths, interval ends and prices that the statement reads.
 
-    Intervals have the statement's confidence. laws: for each aggregate, an error law for each grouping set.
-    column_names: the table's columns, since an older release may lack some. price: the price of the release.
+    laws: for each aggregate, an error law for each grouping set.
+    column_names: the table's columns, since an older release may lack some.
     """
     rounded = analysis.request.question.treatment.integer
     half_width = margin_after_rounding if rounded else margin
@@ -81,8 +81,7 @@ def _about_measured(
 ) -> list[str]:
     """Returns SQL for interval ends if options changed the answers. Intervals are about the answers before the change.
 
-    With `nonnegative` the ends are at least 0. An interval is widened to include the changed answer. If a release
-    lacks the answers before the change, ends are NULL: intervals about changed answers would be too short.
+    If a release lacks the answers before the change, ends are NULL: intervals about changed answers would be too short.
     """
     raw, answer = raw_column(number), answer_column(number)
     half_width = _by_set(laws, analysis, margin)
@@ -104,7 +103,7 @@ def _of_summary(law: ErrorLaw, number: int, analysis: Analysis, column_names: Se
     """Returns SQL for the interval ends of a summary's rows.
 
     An interval includes 0 if a cell without rows has as large an answer with chance 1 - confidence or more. If an older
-    release does not have this chance, intervals ignore that cells were selected by their noisy counts.
+    release lacks this chance, intervals ignore that cells were selected by their noisy counts.
     """
     answer, half_width = answer_column(number), _by_cell(law, number, analysis)
     ends = {low_column(number): f"{answer} - {half_width}", high_column(number): f"{answer} + {half_width}"}
@@ -118,11 +117,7 @@ def _of_summary(law: ErrorLaw, number: int, analysis: Analysis, column_names: Se
 
 
 def _of_selected(laws: Sequence[ErrorLaw], number: int, analysis: Analysis, column_names: Sequence[str]) -> list[str]:
-    """Returns SQL for the interval ends of groups that were selected by a noisy count.
-
-    If the answer is this noisy count, its lower end is conditional on the selection. If an older release does not have
-    this end, the interval ignores the selection.
-    """
+    """Returns SQL for the ends of groups that a noisy count selected: its lower end is conditional on the selection."""
     half_width = _by_set(laws, analysis, margin)
     low = f", {lows_column(number)}[{_level(analysis.confidence)}]" if lows_column(number) in column_names else ""
     return [

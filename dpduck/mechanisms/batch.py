@@ -105,10 +105,7 @@ def plan_batch(
 
 
 def _price_steps(steps: Sequence[BatchStep], ledger: Ledger, caller: Caller) -> list[list[Value]]:
-    """Returns a row for each statement, with the budget that would be left after it, and a total row for each unit.
-
-    A statement that does not fit into the budget is refused, and costs nothing.
-    """
+    """Returns a row for each statement, with the budget that would be left, and a total row for each unit."""
     rows: list[list[Value]] = []
     together: dict[str, tuple[Planned, Planned]] = {}
     seen: set[str] = set()
@@ -168,7 +165,6 @@ def _left(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, call
 
 
 def _after(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, principal: str | None) -> Charge:
-    """Returns the price spent after a plan: the sum, or with periods, the largest sum of any period in `within`."""
     if word_of(unit) is None:
         return reduce(add_charges, (price for _, price in plan), ledger.spent(unit, principal))
     sums = PeriodSums(dict(ledger.spent_by_run(unit, principal)))

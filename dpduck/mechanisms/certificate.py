@@ -1,13 +1,8 @@
 """Certificates of releases: every noise, and how far one privacy unit moves the numbers that the noise is added to.
 
-The plan is stored with the charge, so that a reader of the certificate (publish/publish.py) can compute the price again
-without dpduck (publish/checker.py). Everything here is public before anything is counted.
-
-A certificate states the promise of a release. A bundle has one for each release. dp_certificate('view') returns one.
-
-The entries of the ledger are chained by SHA-256, each with the digest of its certificate. A certificate has the link of
-its entry, as the bundle has it. The checker of bundles (publish/checker.py) has code of its own for all of this.
-Principals' names are left out.
+Readers can compute the price again without dpduck (publish/checker.py). Everything here is public before anything is
+counted, and principals' names are left out. The ledger's entries are chained by SHA-256, each with the digest of its
+certificate.
 """
 
 from __future__ import annotations
@@ -51,9 +46,7 @@ _NAMES = ("id", "at", "unit", "table", "statement", "mechanism", "epsilon", "rho
 
 
 def read_certificates(connection: duckdb.DuckDBPyConnection, store: str, most: int) -> tuple[list[Entry], list[Entry]]:
-    """Returns the entries of an attached store's ledger up to number `most`, and the certificates of their releases.
-    Each has a link: a hash of the ledger up to there.
-    """
+    """Returns a store's ledger entries up to number `most`, and their releases' certificates, each with a link."""
     entries = _entries(connection, store, most)
     released = list(_certificates(connection, store, {entry["id"]: entry for entry in entries}, most))
     chain = _chain_entries(entries, {certificate["entry"]: _digest(certificate) for certificate in released})
@@ -86,7 +79,7 @@ def _digest(part: Entry, before: str = "") -> str:
 def _certificates(
     connection: duckdb.DuckDBPyConnection, store: str, entries: Mapping[object, Entry], most: int
 ) -> Iterator[Entry]:
-    """Yields a certificate for each release, in the order of the ledger. The link, a hash over it, is added later."""
+    """Yields a certificate for each release, in the order of the ledger. Its link, a hash over it, is added later."""
     place, plans = quote_identifier(store), {}
     if _has_plans(connection, store):
         stored_plans = connection.execute(_PLANS.format(store=place)).fetchall()
@@ -112,12 +105,10 @@ def _certificates(
 def certificate_sql(
     connection: duckdb.DuckDBPyConnection, store: str, releases: Sequence[StoredRelease], name: str, reader: str | None
 ) -> str:
-    """Returns SQL with the fields that the reader sees in the certificate of one release.
+    """Returns SQL with the fields that the reader sees in a certificate. reader: a principal, None for the owner.
 
-    As in dp_releases, readers do not see another user's statements, answers and numbers in the ledger. They do not see
-    the other owners of views that share a charge. They do not see the column that identifies units. Of their own
-    release they see the statement that they wrote. They see the link of the certificate if they paid.
-    reader: the name of a principal, None for the owner.
+    As in dp_releases, readers do not see another user's statements, answers and ledger numbers, nor the column of
+    units. Of their own release they see the statement that they wrote, and its link if they paid.
     """
     visible = [item for item in releases if reader in (None, item.principal) or item.kind == "view"]
     matches = [item for item in visible if fold(item.name) == fold(name)]
@@ -143,17 +134,13 @@ def certificate_sql(
 
 
 def _payer(connection: duckdb.DuckDBPyConnection, store: str, ledger_id: int) -> object:
-    """Returns the principal who paid with an entry of the ledger."""
     asked = f"SELECT principal FROM {quote_identifier(store)}.dpduck.ledger_entries WHERE id = $1"
     return connection.execute(asked, [ledger_id]).fetchall()[0][0]
 
 
 @lru_cache(maxsize=4096)
 def _forms(rho: str, delta: str) -> list[dict[str, str]]:
-    """Returns a price as pairs of epsilon and delta, for readers who do not know rho. `delta` is added to each delta.
-
-    Cached, since computing a link takes all certificates up to it, and many releases have equal prices.
-    """
+    """Returns a price as pairs of epsilon and delta. Cached, since a link needs all certificates up to it."""
     prices = ((epsilon_of(Fraction(rho), small), small + Fraction(delta)) for small in DELTAS)
     return [{"epsilon": str(epsilon), "delta": str(at)} for epsilon, at in prices]
 
@@ -171,10 +158,7 @@ Part = dict[str, object]
 
 
 def plan_text(asks: Iterable[Ask[Any]]) -> str:
-    """Returns the asks as JSON. Queries that share a noise are listed with it and with the norms of a unit's change.
-
-    Such queries of one kind with equal norms are one entry with their number. Other queries have their parameters.
-    """
+    """Returns the asks as JSON. Queries of one noise are counted by kind and norms. Others have their parameters."""
     by_noise: dict[int, tuple[Noise, Counter[tuple[str, int, int, int]]]] = {}
     others: Counter[str] = Counter()
     for ask in asks:
@@ -217,7 +201,6 @@ def _other(ask: Ask[Any]) -> Part:
 
 
 def _write_value(value: object) -> object:
-    """Converts a noise to its law and parameter, and a rational number to text."""
     if isinstance(value, Noise):
         return _noise(value)
     return rational_text(value) if isinstance(value, Fraction) else value

@@ -58,23 +58,18 @@ class Tools:
 class Mechanism(Generic[Q, P, N]):
     """One way to answer a question (Q): functions that lead to a plan (P), noisy numbers (N) and a released table.
 
-    - name: the name for people.
-    - serves: tells whether a question is for this mechanism.
-    - plan: uses public numbers alone. It may propose any noise, and refuses a question that it cannot serve.
-    - asks: all queries that will have noisy answers. Trusted code computes their price.
-    - header: the other facts that are public before anything is counted.
-    - measure: gets the noisy numbers through the door. No other step has a door.
-    - recover: the results that follow from the noisy numbers. This step costs nothing.
-    - describe: the ways to answer a question, the plan's way first.
-    - unplanned: the ways that dp_explain lists if no plan meets the request.
-    - columns: names and types of the released table. SQL around the table is bound to these before the charge.
-    - seconds: an estimate of the time that all steps after planning take, from public facts alone.
-    - errors: the error of each aggregate, given EXPECT ROWS.
-    - advise: the changes that would help most, given the budget as well.
-    - warn: a warning before the charge, given EXPECT ROWS. It names the results that an answer will not show, or the
-      reason why a plan may not be worth its price. It refuses an answer that can have no rows. It is empty if there is
-      nothing to say.
-    - options: the options that it adds to the clause of a SELECT. Question.own has their values in a statement.
+    plan: uses public numbers alone. It may propose any noise, and refuses a question that it cannot serve.
+    asks: all queries that will have noisy answers. Trusted code computes their price.
+    header: the other facts that are public before anything is counted.
+    measure: gets the noisy numbers through the door. No other step has a door.
+    recover: the results that follow from the noisy numbers. This step costs nothing.
+    describe: the ways to answer a question, the plan's way first.
+    unplanned: the ways that dp_explain lists if no plan meets the request.
+    columns: names and types of the released table. SQL around the table is bound to these before the charge.
+    seconds: an estimate of the time that all steps after planning take, from public facts alone.
+    errors, advise: the error of each aggregate, and the changes that would help most, given EXPECT ROWS.
+    warn: a warning before the charge, given EXPECT ROWS, or "". It refuses an answer that can have no rows.
+    options: the options that it adds to the clause of a SELECT. Question.own has their values in a statement.
     """
 
     name: str
@@ -100,10 +95,7 @@ class Mechanism(Generic[Q, P, N]):
         tools: Tools,
         foreseen: Callable[[P], None] = lambda plan: None,
     ) -> ReleasePlan:
-        """Plans the release of a question. recheck: checks public facts once more, in the transaction that will count.
-
-        foreseen: receives the plan before anything is charged.
-        """
+        """Plans the release of a question. recheck: checks public facts once more, just before the count."""
         plan = self.plan(question)
         foreseen(plan)
         asks = self.asks(plan)

@@ -1,4 +1,4 @@
-"""Parts of an engine that mechanisms with statements of their own share, and the reading of these statements."""
+"""Parts of a database that mechanisms with statements of their own share, and the reading of these statements."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ R = TypeVar("R", bound=_Digested)
 
 
 @dataclass(frozen=True)
-class EngineParts:
-    """Parts of an engine. place_of: returns the place where rows are counted."""
+class DatabaseParts:
+    """Parts of a database. place_of: returns the place where rows are counted."""
 
     open_cursor: OpenCursor
     policies: PolicyStore
@@ -59,8 +59,8 @@ class EngineParts:
     ) -> R:
         """Returns the request of a statement, from one snapshot of public facts.
 
-        If the statement was answered under earlier policy terms, it is read under these. digest: the digest of the
-        object that it made. If `digest` is empty, any release under the request's own digest is an answer.
+        A statement that was answered under earlier policy terms is read under these. digest: of the object that it
+        made, or empty if any release under the request's own digest is an answer.
         """
         with self.open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")

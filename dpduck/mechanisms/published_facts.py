@@ -37,7 +37,7 @@ def _leaves_out(domain: Domain) -> bool:
 def scope_of(request: SelectRequest) -> str:
     """Returns the privacy unit, MAX ROWS and the domains of a release in one line, from public facts alone.
 
-    A view is published, and the column of the privacy unit is not. So the text does not name that column.
+    The text does not name the column of the privacy unit, which is not published.
     """
     unit = (
         "one row"
@@ -97,10 +97,7 @@ def notes_of(analysis: Analysis, release: StoredRelease) -> dict[str, str]:
 
 
 def _note_of(column: PlainViewColumn, question: Question, by_itself: set[str]) -> str | None:
-    """Describes a column that is no answer. Returns None for a column that is computed from answers.
-
-    by_itself: the columns of the released table that the view shows unchanged.
-    """
+    """Describes a column that is no answer, None if it is computed from answers. by_itself: columns shown unchanged."""
     if not column.reads:
         return CONSTANT
     if column.reads == {GROUPING_ID}:
@@ -115,7 +112,6 @@ def _note_of(column: PlainViewColumn, question: Question, by_itself: set[str]) -
 
 
 def _values_of(key: Key, question: Question) -> Values:
-    """Returns the kind of a key's values."""
     if question.selection is not None:
         return Values.SELECTED
     source = question.sources[key.sources[0]]
@@ -128,7 +124,6 @@ def _values_of(key: Key, question: Question) -> Values:
 
 
 def _nulls_of(number: int, question: Question) -> Nulls:
-    """Returns the meaning of NULL in the key of this number."""
     if question.selection is not None:
         return Nulls.OTHERS if question.selection.other else Nulls.VALUE
     total = any(number not in grouping_set for grouping_set in question.grouping_sets)
@@ -139,10 +134,7 @@ def _nulls_of(number: int, question: Question) -> Nulls:
 
 
 def errors_of(analysis: Analysis, release: StoredRelease) -> str:
-    """Describes the standard errors of a view's counts and sums, even if the view's author did not select them.
-
-    Errors that depend on the answer, or on options applied after the noise, are left out: dp_stderr has them.
-    """
+    """Describes the standard errors of counts and sums, without errors that depend on answers: dp_stderr has them."""
     request, said = analysis.request, []
     if request.question.summary is not None or request.question.treatment.moves:
         return ""  # a summary's rows carry their own

@@ -58,9 +58,8 @@ def check_sql(analysis: Analysis, mechanism: Mechanism[Any, Any, Any], plan: Any
 
 @dataclass(frozen=True)
 class Explained:
-    """Explanation of a question: the ways to answer it, the chosen way first, its request and its asks.
+    """Explanation of a question: the ways to answer it, the chosen way first. Without a fitting plan, request is None.
 
-    The request is None if no plan meets the question. The other plans are shown all the same.
     errors: the error of each aggregate, given EXPECT ROWS, empty if the mechanism does not predict errors.
     advice: the changes that would help most, given the budget as well.
     """

@@ -1,11 +1,8 @@
 """Rehearsal of a release before its charge: the same job over tables with the same columns and made-up rows.
 
-The tables have one row of NULLs and rows of awkward values. Then each condition runs by itself, over every made-up
-value of its own columns: a condition that no row meets would hide a failure beside it. A rehearsal is public and
-free. A job that fails there is refused with its reason. A rehearsal is no proof: an expression may fail on other rows,
-and the worker process exists for that case.
-
-A count of rows by stored columns is not rehearsed: no analyst wrote any SQL that runs over its rows.
+A job that fails there is refused with its reason, since made-up rows are public. Each condition also runs by itself,
+since a condition that no row meets would hide a failure beside it. An expression may still fail on other rows, and the
+worker process exists for that case.
 """
 
 from __future__ import annotations
@@ -37,7 +34,7 @@ from dpduck.values.sqltypes import sql_type
 Shapes = Sequence[tuple[TableName, tuple[CatalogColumn, ...], bool]]
 MADE_UP_ROWS = 6
 TRIES = 3
-"""The most attempts if a rehearsal's process ends without an error: a busy machine may have ended it for its time."""
+"""Most attempts if a rehearsal's process ends without an error: a busy machine may have ended it for its time."""
 
 _NUMBERS = ("0", "1", "-1", "7")
 _VALUES: dict[str, tuple[str, ...]] = {
@@ -88,10 +85,7 @@ def _complaint(scans: Sequence[Ask[Any]], shapes: Shapes, answered: SandboxAnswe
 
 
 def is_plain_count(job: CountingJob) -> bool:
-    """Tells whether a job counts the rows of one stored table by stored columns, so that dpduck wrote all its SQL.
-
-    Every condition, number, cast and equality of a join counts as an analyst's SQL.
-    """
+    """Tells whether a job counts the rows of one stored table by stored columns, so that dpduck wrote all its SQL."""
     if job.selected or job.digest or job.source.joins or not isinstance(job.source.first, Stored):
         return False
     stored = all(isinstance(part, StoredColumn) for part in _of_job(job))
@@ -106,10 +100,7 @@ def rehearsal_key(job: CountingJob) -> Hashable:
 
 
 def _with_awkward_rows(cursor: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[CatalogColumn]) -> None:
-    """Adds rows of extreme values of each type. Columns are NULL only if nothing is computed with their types.
-
-    From then on, plans in the sandbox are as plain as plans over private rows.
-    """
+    """Adds rows of extreme values of each type, and keeps plans in the sandbox as plain as over private rows."""
     keep_plans_plain(cursor)
     values = [f"{_one_of(column.type_name)} AS {quote_identifier(column.name)}" for column in columns]
     values = [sql for sql in values if not sql.startswith("NULL")]
@@ -165,7 +156,6 @@ def _each_alone(cursor: duckdb.DuckDBPyConnection, jobs: Sequence[CountingJob], 
 
 
 def _of_job(job: CountingJob) -> list[Expression]:
-    """Returns all expressions of a job that an analyst may have written."""
     expressions = [*job.filters, *(key.value for key in job.keys), *job.texts]
     expressions += [
         part for aggregate in job.aggregates for part in (aggregate.condition, aggregate.value) if part is not None
@@ -174,7 +164,6 @@ def _of_job(job: CountingJob) -> list[Expression]:
 
 
 def _of_source(source: Source) -> list[Expression]:
-    """Returns the expressions of a source of rows and of its inner sources."""
     expressions = list(source.filters)
     for join in source.joins:
         expressions += [formula.value if isinstance(formula, Lookup) else formula for formula in join.on]

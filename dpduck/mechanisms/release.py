@@ -30,21 +30,19 @@ from dpduck.values.errors import BudgetRefusal, Interrupted, Refusal, ReleaseFai
 
 Steps = Callable[[str], None]
 PlaceOf = Callable[[RequestRows], RowPlace]
-"""Function from a request's rows to the place where they are counted."""
 
 WAITING = "waits for the same release"
 """Step of a caller who waits while the same release is made for another caller."""
 
 MOST_TIMES = 3
-"""The most attempts for one charge. Each crash between charge and answer could reveal facts about rows."""
+"""Most attempts for one charge. Each crash between charge and answer could reveal facts about rows."""
 
 
 @dataclass(frozen=True)
 class ReleasedTable:
-    """A released table.
+    """A released table. columns: names and DuckDB types. covariances, measured: data that is stored beside the table.
 
-    columns: names and DuckDB types. covariances, measured: data that is stored beside the table, if any. laws,
-    strategy: replace those of the header if they follow from noisy answers.
+    laws, strategy: replace those of the header if they follow from noisy answers.
     """
 
     columns: Sequence[tuple[str, str]]
@@ -57,9 +55,9 @@ class ReleasedTable:
 
 @dataclass(frozen=True)
 class ReleaseHeader:
-    """The public description of a release, known before anything is counted.
+    """The public description of a release, known before anything is counted. laws: per aggregate and grouping set.
 
-    laws: an error law per aggregate and grouping set. most_rows: the most rows of its table, 0 if noisy answers decide.
+    most_rows: the most rows of its table, 0 if noisy answers decide.
     """
 
     request: SelectRequest

@@ -28,7 +28,7 @@ from dpduck.values.quoting import written_values
 from dpduck.values.sqltypes import sql_type
 
 WRITTEN = 1024
-"""The most labels written into SQL. A scan of an Arrow table would make DuckDB import all of Arrow's file systems."""
+"""Most labels written into SQL. A scan of an Arrow table would make DuckDB import all of Arrow's file systems."""
 
 
 @dataclass(frozen=True)

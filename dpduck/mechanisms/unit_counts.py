@@ -11,10 +11,7 @@ from dpduck.values.quoting import quote_identifier
 
 
 def warn_of_count_bounds(request: SelectRequest) -> str:
-    """Names the aggregates that clamp the number of a unit's rows to a bound, and the remedy. '' if there are none.
-
-    A subquery counts all rows of a unit, also more than MAX ROWS. Only the bounds of an aggregate clamp the number.
-    """
+    """Names the aggregates that clamp the number of a unit's rows to a bound, and the remedy. '' if there are none."""
     said = []
     for aggregate in request.question.aggregates:
         if aggregate.operand is None or aggregate.function == "count":

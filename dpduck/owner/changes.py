@@ -38,7 +38,6 @@ class OwnerChanges:
         self._last: tuple[tuple[str, str, int], str] | None = None
 
     def carry_out(self, statement: OwnerStatement, text: str, caller: Caller) -> str:
-        """Carries out a statement and returns its outcome."""
         with self._lock:
             last, self._last = self._last, None
             if last is not None and last[0] == (text, caller.name, self._ledger.last_entry()):

@@ -27,14 +27,10 @@ ONE_PLACE = 0.8
 
 @dataclass(frozen=True)
 class ColumnShares:
-    """Noisy shares of the units that have a value.
+    """Noisy shares of the units that have a value. edges: the grid. below: the share below each edge.
 
-    - edges: the grid.
-    - below: the share below each edge.
-    - error: the standard error of such a share.
-    - blank: the share of all units without a value.
-    - units: the number of units with a value.
-    - whole: whether the values are whole numbers.
+    error: the standard error of such a share. blank: the share of all units without a value. units: the number of units
+    with a value. whole: whether the values are whole numbers.
     """
 
     edges: tuple[Fraction, ...]
@@ -61,18 +57,15 @@ class ColumnShares:
         return Beyond(likely, min(likely + ONE_SIDE * sqrt(2) * self.error, 1.0))
 
     def share(self, place: int) -> float:
-        """Returns the share of the values from one edge to the next."""
         return self.below[place + 1] - self.below[place]
 
     def tail(self, *, downwards: bool) -> Tail:
         """Returns the tail of the positive values, or with `downwards` that of the negative values."""
+        sides = [(edge, 1 - below) for edge, below in zip(self.edges, self.below, strict=True)]
         if downwards:
-            places = [place for place in range(len(self.edges) - 1, -1, -1) if self.edges[place] <= 0]
-            shares = tuple(self.below[place] for place in places)
-            return Tail(tuple(-float(self.edges[place]) for place in places), shares, self.error, self.whole)
-        places = [place for place, edge in enumerate(self.edges) if edge >= 0]
-        shares = tuple(1 - self.below[place] for place in places)
-        return Tail(tuple(float(self.edges[place]) for place in places), shares, self.error, self.whole)
+            sides = [(-edge, below) for edge, below in zip(self.edges[::-1], self.below[::-1], strict=True)]
+        upper = [(float(edge), share) for edge, share in sides if edge >= 0]
+        return Tail(tuple(edge for edge, _ in upper), tuple(share for _, share in upper), self.error, self.whole)
 
     def without(self, place: int) -> ColumnShares:
         """Returns the shares of the units without a value between this edge and the next."""

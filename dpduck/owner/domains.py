@@ -51,7 +51,7 @@ def build_domain(clause: DomainClause, type_name: str, catalog: Catalog) -> Doma
 
 
 def spread(clauses: Sequence[DomainClause], columns: Sequence[CatalogColumn]) -> list[DomainClause]:
-    """Expands DOMAIN ALL BOOLEAN, or ENUM, to one clause for every such column that has no clause of its own."""
+    """Expands DOMAIN ALL BOOLEAN, or ENUM, to one clause for every such column without a clause of its own."""
     named = {fold(clause.column) for clause in clauses}
     column_clauses: list[DomainClause] = []
     for clause in clauses:
@@ -70,8 +70,12 @@ def spread(clauses: Sequence[DomainClause], columns: Sequence[CatalogColumn]) ->
 
 
 def _value_domain(clause: DomainClause, type_name: str, catalog: Catalog) -> ValueDomain:
-    _require_listable(type_name)
     kind = sql_type(type_name)
+    if not kind.is_listable:
+        raise Refusal(
+            f"a column of type {type_name} cannot have a domain",
+            accepted="numbers, VARCHAR, BOOLEAN, DATE, TIME, TIMESTAMP, UUID and ENUM columns",
+        )
     values = tuple(
         "0.0" if value == "-0.0" and kind.is_float else value for value in _values(clause, type_name, catalog)
     )
@@ -89,14 +93,6 @@ def _value_domain(clause: DomainClause, type_name: str, catalog: Catalog) -> Val
     if clause.other in values:
         raise Refusal("the label of OTHER is one of the values", accepted="WITH OTHER 'another label'")
     return ValueDomain(type_name, values, clause.with_null, clause.other)
-
-
-def _require_listable(type_name: str) -> None:
-    if not sql_type(type_name).is_listable:
-        raise Refusal(
-            f"a column of type {type_name} cannot have a domain",
-            accepted="numbers, VARCHAR, BOOLEAN, DATE, TIME, TIMESTAMP, UUID and ENUM columns",
-        )
 
 
 def _values(clause: DomainClause, type_name: str, catalog: Catalog) -> tuple[str, ...]:
@@ -190,7 +186,7 @@ def _number(text: str) -> Fraction:
 
 
 def decimal_text(value: Fraction) -> str:
-    """Returns a number as an exact decimal. Steps and bounds are decimals, and so are their sums."""
+    """Returns the exact decimal of a number that has one, as steps and bounds and their sums do."""
     digits = 0
     while (value * 10**digits).denominator != 1:
         digits += 1
@@ -201,7 +197,6 @@ def decimal_text(value: Fraction) -> str:
 
 @contextmanager
 def _in_range() -> Iterator[None]:
-    """Turns errors of DuckDB over dates and steps into a refusal."""
     try:
         yield
     except (duckdb.Error, OverflowError):
@@ -238,7 +233,6 @@ def _temporal_edges(clause: DomainClause, type_name: str) -> tuple[tuple[str, ..
 
 
 def _next_edge(connection: duckdb.DuckDBPyConnection, edge: str, step: str, type_name: str) -> str:
-    """Returns the date one step after the edge of a range."""
     query = f"SELECT CAST(CAST(TIMESTAMP {quote_text(edge)} + {step} AS {type_name}) AS VARCHAR)"
     row = connection.execute(query).fetchone()
     return "" if row is None else str(row[0])
@@ -274,10 +268,7 @@ def build_clamp(clause: ClampClause, type_name: str) -> Clamp:
 
 
 def _usual_step(low: Fraction, high: Fraction, type_name: str) -> Fraction:
-    """Returns the step of a clamp without STEP: that of the type, or for floats a decimal fine enough for these bounds.
-
-    Stored policies keep their stored step.
-    """
+    """Returns the step of a clamp without STEP. Stored policies keep their stored step."""
     kind = sql_type(type_name)
     if kind.is_whole:
         return Fraction(1)
@@ -286,7 +277,7 @@ def _usual_step(low: Fraction, high: Fraction, type_name: str) -> Fraction:
 
 
 def _rounding_note(clause: ClampClause, clamp: Clamp, type_name: str) -> str:
-    """Returns a note for the owner if values are rounded to a step that the clause does not have, otherwise ''."""
+    """Returns a note for the owner if values are rounded to a step that the clause does not have, otherwise ""."""
     grid = Grid(*(exact_number(text) for text in (clamp.low, clamp.high, clamp.step))).align()
     written = exact_number(clause.step) if clause.step else None
     exact = not sql_type(type_name).is_float and grid.step == exact_number(clamp.step)
@@ -297,7 +288,6 @@ def _rounding_note(clause: ClampClause, clamp: Clamp, type_name: str) -> str:
 
 
 def _is_decimal(value: Fraction) -> bool:
-    """Tells whether a number has an exact decimal."""
     rest = value.denominator
     for prime in (2, 5):
         while rest % prime == 0:

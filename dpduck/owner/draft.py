@@ -1,7 +1,6 @@
 """Draft of a privacy policy from the schema alone: names, types, keys, checks and public tables.
 
-No row is read, and no statistics that DuckDB keeps about rows. A fact that only the owner can know becomes a TODO with
-a reason.
+No row is read, and no statistics that DuckDB keeps about rows. Facts that only the owner can know become TODOs.
 """
 
 from __future__ import annotations

@@ -83,15 +83,9 @@ def _namesakes(column: CatalogColumn, catalog: Catalog, public: Sequence[TableNa
     for table in public:
         if not catalog.is_public(table):
             continue
+        key_names = {"name", "code", "id", "key"} if fold(table.table) in plural else set[str]()
         for other in catalog.columns(table):
-            is_named = fold(table.table) in plural and fold(other.name) in (
-                "name",
-                "code",
-                "id",
-                "key",
-                fold(column.name),
-            )
-            if other.type_name == column.type_name and (is_named or fold(other.name) == fold(column.name)):
+            if other.type_name == column.type_name and fold(other.name) in key_names | {fold(column.name)}:
                 source = f"{table_text(table, schema.home)}.{name_text(other.name)}"
                 domain = f"DOMAIN {name_text(column.name)} FROM {source}{schema.null(column.name)},"
                 remark = f"by its name: {name_in_comment(table.table)} is public. Take it out if it means otherwise."

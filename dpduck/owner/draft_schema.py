@@ -28,7 +28,6 @@ class Constraint:
 
 
 def _constraints(cursor: duckdb.DuckDBPyConnection, table: TableName) -> list[Constraint]:
-    """Returns the constraints that DuckDB has for the columns of a table, in the order of their declaration."""
     names = ", ".join(map(quote_text, table.parts))
     rows = cursor.execute(
         "SELECT constraint_type, constraint_column_names, coalesce(referenced_table, ''), "
@@ -51,7 +50,6 @@ class Schema:
     home: Home
 
     def is_key(self, column: str) -> bool:
-        """Tells whether the values of a column are unique."""
         return fold(column) in self.keys
 
     def null(self, column: str) -> str:

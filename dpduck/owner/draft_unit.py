@@ -44,15 +44,10 @@ def unit_lines(schema: Schema, catalog: Catalog) -> tuple[list[str], str]:
         return [*lines, f"    PRIVACY UNIT {TODO} MAX ROWS {TODO},"], ""
     written = name_text(column) + reference
     if schema.is_key(column):
-        return [
-            *remark_lines(f"{why} No two rows share a value of it."),
-            f"    PRIVACY UNIT {written} MAX ROWS 1,",
-        ], column
-    return [
-        *remark_lines(why),
-        *remark_lines(f"{TODO}: {MOST}"),
-        f"    PRIVACY UNIT {written} MAX ROWS {TODO},",
-    ], column
+        remarks, most = [*remark_lines(f"{why} No two rows share a value of it.")], "1"
+    else:
+        remarks, most = [*remark_lines(why), *remark_lines(f"{TODO}: {MOST}")], TODO
+    return [*remarks, f"    PRIVACY UNIT {written} MAX ROWS {most},"], column
 
 
 def _find_unit(schema: Schema, catalog: Catalog) -> tuple[str, str, str]:
@@ -74,11 +69,8 @@ def _find_unit(schema: Schema, catalog: Catalog) -> tuple[str, str, str]:
         return named[0], "", f"{TODO}: the name of {name_in_comment(named[0])} suggests it; {WHO}{more}"
     keys = [candidate.name for candidate in schema.columns if schema.is_key(candidate.name)]
     if keys:
-        return (
-            keys[0],
-            "",
-            f"{TODO}: {name_in_comment(keys[0])} is the table's key, right where one row is one person; {WHO}",
-        )
+        why = f"{TODO}: {name_in_comment(keys[0])} is the table's key, right where one row is one person; {WHO}"
+        return keys[0], "", why
     return "", "", ""
 
 

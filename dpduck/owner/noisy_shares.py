@@ -1,10 +1,8 @@
 """Distribution of a column from noisy quantiles: the share of units on each side of an edge, and sums beyond a bound.
 
 A quantile is a place between public edges. Quantiles at many fractions, from one noisy tree, form a distribution
-function. It gives the share of the units below each edge, with one standard error for all edges.
-
-A bound leaves out the values beyond it. Where shares are larger than the noise, the values beyond are added up. Further
-out, shares are assumed to fall as the last ones above the noise do. The noise limits how fast that can be.
+function, with one standard error for all edges. Beyond the last share that is larger than the noise, shares are assumed
+to fall as the last ones above the noise do, which the noise limits.
 """
 
 from __future__ import annotations
@@ -56,10 +54,7 @@ def shares_up_to(places: Sequence[float | None], number: int) -> list[float]:
 
 @dataclass(frozen=True)
 class Beyond:
-    """The amount beyond a bound: the sum over the units, divided by their number.
-
-    likely: the likely amount. most: the largest amount that noise allows.
-    """
+    """The amount beyond a bound: a sum over the units, divided by their number. most: the largest that noise allows."""
 
     likely: float
     most: float
@@ -69,9 +64,8 @@ class Beyond:
 class Tail:
     """Upper tail of a distribution. The edges increase from 0, or from the smallest possible value.
 
-    - at_least: the share of the units with a value at or above each edge.
-    - error: the standard error of such a share.
-    - whole: whether the values are whole numbers.
+    at_least: the share of the units with a value at or above each edge. error: the standard error of such a share.
+    whole: whether the values are whole numbers.
     """
 
     edges: tuple[float, ...]
@@ -94,7 +88,7 @@ class Tail:
         """Returns the exponent with which shares fall near the last edge that stands out, and its lower bound.
 
         Shares are assumed to fall as a power of the value. The fall is measured from an earlier edge to the last one,
-        and from the last one to the next edges, where shares are noise. None: there is no such edge above 0.
+        and from the last one to the next edges, where shares are noise. None: no edge above 0 stands out.
         """
         last = self.last
         if last < 0 or self.edges[last] <= 0:
@@ -128,7 +122,7 @@ class Tail:
         return total
 
     def beyond(self, place: int) -> Beyond | None:
-        """Returns the mean amount by which values exceed an edge. None if the noise hides how shares fall."""
+        """Returns the mean amount by which values exceed an edge, or None if the noise hides how shares fall."""
         last, slopes = self.last, self.exponent
         if slopes is None or slopes[1] <= FLATTEST or last + 1 >= len(self.edges):
             return None

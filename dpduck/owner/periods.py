@@ -118,7 +118,7 @@ def unit_by_periods(
 
 
 def budget_of(clauses: PolicyClauses, unit: PrivacyUnit, previous: Budget | None) -> Budget:
-    """Returns the declared budget and lifetime. Each of them is the previous one if none is declared."""
+    """Returns the declared budget and lifetime. If either is not declared, the previous one stays."""
     per = "" if unit.period is None else unit.period.word
     if clauses.budget is not None and clauses.budget.per != per:
         raise Refusal(
@@ -153,7 +153,6 @@ def _require_lifetime(unit: PrivacyUnit) -> None:
 
 
 def _amounts(clause: BudgetClause) -> Budget:
-    """Returns the budget of a clause. An epsilon with a delta is converted to rho."""
     rho = clause.rho
     if clause.epsilon is not None and clause.delta > 0:
         rho = rho_of(clause.epsilon, clause.delta - clause.delta_keys)

@@ -1,4 +1,4 @@
-"""Carries out owner statements: create, alter and drop policies, declare tables public, and record budgets."""
+"""Carries out owner statements: creates, alters and drops policies, declares public tables, records budgets."""
 
 from __future__ import annotations
 
@@ -58,7 +58,6 @@ class OwnerDesk:
     engines: EngineTables
 
     def apply(self, statement: OwnerStatement) -> str:
-        """Carries out a statement and returns its outcome as a sentence."""
         try:
             return self._apply(statement)
         except Refusal as error:
@@ -88,7 +87,7 @@ class OwnerDesk:
                 if period is not None:
                     raise preparation_refusal(table, period.word)
             if any(self.engines.has(policy.table) for policy in policies):
-                self.engines.engine_of([policy.table for policy in policies])
+                self.engines.engine_name([policy.table for policy in policies])
                 return self.engines.prepared.prepare(policies, self.ledger.bounding_key)
             return self.prepared.prepare([policy.table for policy in policies])
         return self._drop(statement)
@@ -179,7 +178,6 @@ class OwnerDesk:
         return resolve_owner_table(self.catalog, written)
 
     def _unit(self, table: TableName, clause: UnitClause, columns: tuple[CatalogColumn, ...]) -> PrivacyUnit:
-        """Returns the privacy unit of a clause. A refusal points at the clause."""
         try:
             return self._unit_of(table, clause, columns)
         except Refusal as error:
@@ -269,7 +267,7 @@ class OwnerDesk:
     def _put_in_force(self, *policies: Policy) -> tuple[str, str]:
         """Puts policies in force. A policy without a change gets no new revision, so that stored answers stay free.
 
-        Returns the outcome as a sentence, and the outcome for prepared tables, "" if there are none.
+        Returns the outcome as a sentence, and the outcome for prepared tables, which may be empty.
         """
         current = self.policies.policy(policies[0].table)
         if current is not None and [current] == [replace(new, revision=current.revision) for new in policies]:

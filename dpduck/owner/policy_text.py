@@ -1,8 +1,7 @@
-"""Writes a policy as CREATE PRIVACY POLICY, and made-up rows for its table.
+"""Writes a policy as CREATE PRIVACY POLICY, and made-up rows for its table, on which statements can be tried for free.
 
-Made-up rows follow from a policy and a schema alone, by SQL over range(..) that names no table, so that it reads none.
-Values lie in the domains and clamps, and each unit has MAX ROWS rows. Statements can be tried on such a table (a twin)
-without a charge. Its answers say nothing about real rows.
+The made-up rows follow from the policy and the schema alone, so that answers over them say nothing about real rows.
+Their SQL names no table. Values lie in the domains and clamps, and each unit has MAX ROWS rows.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def twin_sql(policy: Policy, columns: Sequence[CatalogColumn], keys: Sequence[tu
 def _part(column: CatalogColumn, policy: Policy, place: int) -> str:
     """Returns SQL of a value in one of the columns that hold a unit. All rows of the unit have the same value.
 
-    It is in the domain. Without a domain, it is the unit's number, or another value if the type has no such number.
+    Without a domain, the value is the unit's number, or any value if the type has no such number.
     """
     number, domain, kind = f"i // {policy.unit.max_rows}", policy.domain(column.name), column.type_name
     any_value = _made_up(column, domain, None, f"hash({number}, {place})")
@@ -150,9 +149,9 @@ Home = tuple[str, str] | None
 
 
 def policy_sql(policy: Policy, home: Home) -> str | None:
-    """Returns CREATE PRIVACY POLICY with all items. None if the statement would be too long, or edges are irregular.
+    """Returns CREATE PRIVACY POLICY with all items, or None if the text would be too long or edges are irregular.
 
-    home: the database and schema of unqualified table names, which names of tables leave out.
+    home: the database and schema that names of tables leave out.
     """
     labels = sum(domain.size for _, domain in policy.domains if isinstance(domain, ValueDomain))
     if labels * 4 > MAX_CHARACTERS or not all(_is_regular(domain) for _, domain in policy.domains):
@@ -197,7 +196,7 @@ def name_text(name: str) -> str:
 
 
 def table_text(table: TableName, home: Home) -> str:
-    """Returns a table's name. It leaves out the database and the schema if they are those of `home`."""
+    """Returns a table's name, without the database and the schema if they are those of `home`."""
     parts = table.parts
     if home is not None and fold(parts[0]) == fold(home[0]):
         parts = parts[2:] if fold(parts[1]) == fold(home[1]) else parts[1:]
@@ -250,7 +249,7 @@ def _amount(value: Fraction) -> str:
 
 
 def domain_text(domain: Domain, most: int | None = None) -> str:
-    """Returns the text after the column in a DOMAIN clause. most: the most labels that it lists, None for all.
+    """Returns the text after the column in a DOMAIN clause. most: the largest number of labels, None for no limit.
 
     >>> domain_text(ValueDomain("VARCHAR", ("F", "M"), with_null=True))
     "IN ('F', 'M') WITH NULL"

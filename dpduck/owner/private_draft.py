@@ -1,7 +1,6 @@
-"""Statements of dp() by which a private draft of a policy learns facts about the rows.
+"""Statements of dp() by which a private draft of a policy learns facts about the rows: quantiles, and frequent keys.
 
-No code here sees a row, computes a price or draws noise. Every statement goes through the door like an analyst's
-statement. The statements ask for quantiles, and for keys by a threshold.
+No code here sees a row, computes a price or draws noise. Every statement goes through the door like an analyst's.
 """
 
 from __future__ import annotations
@@ -119,7 +118,6 @@ def _parts(budget: Budget, epsilon: Fraction, number: int) -> Callable[[int], st
 
 
 def _down(amount: Fraction) -> str:
-    """Returns an amount with four significant digits, rounded down."""
     scale = Fraction(10) ** (3 - floor(log10(float(amount))))
     return decimal_text(Fraction(floor(amount * scale)) / scale)
 
@@ -170,7 +168,7 @@ def _of_unit(policy: Policy, price: str, home: Home) -> str:
 def place_sql(column: CatalogColumn, grid: Sequence[Fraction]) -> str:
     """Returns SQL of the place of a value: 0 for NULL, 1 below the grid, and then 1 more at each number of the grid.
 
-    Consecutive whole numbers, or consecutive years, share one CASE branch. This keeps the text short.
+    Consecutive whole numbers or years share one CASE branch, which keeps the text short.
     """
     name, kind = quote_identifier(column.name), sql_type(column.type_name)
     temporal = kind.is_moment

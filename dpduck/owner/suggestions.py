@@ -24,7 +24,7 @@ from dpduck.values.sqltypes import sql_type
 
 @dataclass(frozen=True)
 class Answered:
-    """A question with the rows of its answer, and the standard error of the rank of its quantiles, if it has any."""
+    """A question with the rows of its answer. rank: the standard error of the rank of its quantiles, if it has any."""
 
     question: PrivateQuestion
     rows: Rows
@@ -58,7 +58,6 @@ def suggest(
 
 
 def _of_units(policy: Policy, facts: UnitEstimates, home: Home) -> tuple[str, str]:
-    """Returns a remark about units, and the PRIVACY UNIT clause."""
     if policy.unit.column is None:
         return "as it was declared; no person may have two rows.", unit_text(policy, home)
     intro = f"as it was declared. There are about {_round(facts.units)} units, give or take {_round(2 * facts.error)}."
@@ -102,7 +101,6 @@ def _describe_without_answer(policy: Policy, column: CatalogColumn) -> tuple[str
 
 
 def _about(answer: Answered, units: float, null: str) -> tuple[str, Sequence[str]]:
-    """Returns a remark and items about one column."""
     column = answer.question.column
     if column is None:
         return "", ()
@@ -129,7 +127,6 @@ def _about(answer: Answered, units: float, null: str) -> tuple[str, Sequence[str
 
 
 def _of_texts(column: CatalogColumn, rows: Rows, units: float, null: str) -> tuple[str, Sequence[str]]:
-    """Returns a remark, and a DOMAIN of the published texts. OTHER stands for all other texts."""
     texts = [str(row[0]) for row in rows if row[0] is not None][:MOST_KEYS]
     if not texts:
         return "no text stands out of the noise at this price.", ()
@@ -155,10 +152,7 @@ def _of_dates(
 def of_numbers(
     column: CatalogColumn, shares: ColumnShares, ends: tuple[int, int], null: str
 ) -> tuple[list[str], list[str]]:
-    """Returns remarks and items about a column of numbers: a DOMAIN and a CLAMP.
-
-    The DOMAIN is IN for a few whole numbers, otherwise a RANGE.
-    """
+    """Returns remarks, a DOMAIN and a CLAMP for a column of numbers. A few whole numbers get IN, all others a RANGE."""
     name, few = name_text(column.name), codes_of(shares)
     low, high = shares.edges[ends[0]], shares.edges[ends[1] + 1]
     if few is not None:
@@ -190,7 +184,6 @@ def of_numbers(
 
 
 def _left_text(left: Beyond) -> str:
-    """Returns a share as a text, with its estimate and its upper bound."""
     return f"about {_percent(left.likely)}, at most {_percent(left.most)}"
 
 

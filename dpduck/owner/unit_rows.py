@@ -19,9 +19,8 @@ def numbers_of(value: object) -> list[float | None]:
 class UnitEstimates:
     """Estimated numbers of units and of rows, and a suggested MAX ROWS with the share of rows that it leaves out.
 
-    - error: the standard error of `units`.
-    - most_rows: the suggested MAX ROWS, None if the noise hides it.
-    - rows: None if units with very many rows, which the noise hides, may have a third of all rows.
+    error: the standard error of `units`. most_rows: the suggested MAX ROWS, None if the noise hides it. rows: None if
+    units with very many rows, which the noise hides, may have a third of all rows.
     """
 
     units: float

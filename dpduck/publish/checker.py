@@ -1,13 +1,13 @@
 """Check of a bundle of certificates: `python check.py BUNDLE [--head LINK]`. It needs only Python: no data, no dpduck.
 
-1. The chain: no ledger entry or certificate was changed, left out or put in, as the last link says. An entry names its
-   certificate by SHA-256. Compare the last link with the owner's published one: a chain written anew has another.
-2. The price of each release: from its plan, with the noise and the sensitivity to one privacy unit.
-3. The budgets: the sum of all entries of a privacy unit never exceeds its declared budget, in each period if it has
-   periods. No declaration is below the amount that was spent by then.
+1. The chain: no ledger entry or certificate was changed, left out or put in. The last link covers all of them. Compare
+   the last link with the link that the owner published: a chain written anew has another.
+2. The price of each release, computed from its noise and its sensitivity to one privacy unit.
+3. The budgets: the entries of a privacy unit never exceed its declared budget, in each period if there are periods. No
+   declaration is below the amount that was spent by then.
 
-Without the data, nobody can check that rows were counted as the plan says. Formulas: rho of Gaussian noise is
-D2^2 / (2 sigma^2), epsilon of Laplace noise is D1 / b (Bun and Steinke 2016). All amounts are exact rationals.
+Nobody can check without the data that rows were counted as the plan says. The rho of Gaussian noise is D2^2 / (2
+sigma^2), the epsilon of Laplace noise is D1 / b (Bun and Steinke 2016). All amounts are exact rationals.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def check(bundle: Part, head: str | None = None) -> Iterator[str]:
 
 
 def check_chain(bundle: Part, head: str | None) -> Iterator[str]:
-    """Yields the errors of the chain of entries."""
+    """Yields the errors of the chain of entries. head: the last link as the owner published it."""
     link = GENESIS
     for number, entry in enumerate(bundle["entries"], start=1):
         link = digest(entry, link)
@@ -92,7 +92,7 @@ def check_chain(bundle: Part, head: str | None) -> Iterator[str]:
 
 
 def check_certificate(certificate: Part, entry: Part | None) -> Iterator[str]:
-    """Yields the faults of one certificate, compared with its entry of the ledger."""
+    """Yields the errors of one certificate, compared with its entry of the ledger."""
     name = f"the certificate of entry {certificate['entry']}"
     if entry is None:
         yield f"{name} has no entry in the ledger, or it has two"
@@ -128,7 +128,7 @@ def check_certificate(certificate: Part, entry: Part | None) -> Iterator[str]:
 def check_budgets(entries: list[Part]) -> Iterator[str]:
     """Yields a line for each entry that exceeds its unit's budget at that time, or declares less than was spent.
 
-    Each period has the budget. LIFETIME is for all periods together, and allows no run without a beginning or an end.
+    Each period has the budget. LIFETIME is for all periods together, so that no run of periods may be endless.
     """
     budgets: dict[str, Part] = {}
     spent: dict[str, dict[int, Price]] = {}
@@ -171,7 +171,7 @@ def number_of(word: str, day: int) -> int:
 
 
 def run_of(key: str) -> tuple[str, bool, range]:
-    """Reads the key of a charge: its unit, whether its periods have no beginning or no end, and their numbers."""
+    """Reads the key of a charge: its unit, whether its run of periods has no beginning or no end, and their numbers."""
     match = KEY.fullmatch(key)
     if match is None:
         return key, False, range(1)
@@ -220,7 +220,7 @@ def within(spent: Price, budget: Part | None) -> bool:
 
 
 def is_consistent(budget: Part) -> bool:
-    """Tells whether a budget and its LIFETIME are consistent, and the rho of each is within its epsilon and delta."""
+    """Tells whether a budget and its LIFETIME are of one kind, and the rho of each is within its epsilon and delta."""
     lifetime = budget.get("lifetime")
     if lifetime is not None:
         same = (lifetime["rho"] is None) == (budget["rho"] is None) and lifetime.get("lifetime") is None
@@ -255,7 +255,7 @@ def amounts(entry: Part) -> Price:
 
 
 def price(plan: list[Part]) -> Price:
-    """Computes the price of a plan: epsilons add up, and so do rhos and deltas."""
+    """Computes the price of a plan, as the sum of the prices of its parts."""
     parts = []
     for part in plan:
         moved = "moved" in part
@@ -266,13 +266,13 @@ def price(plan: list[Part]) -> Price:
 
 
 def add_prices(parts: list[Price]) -> Price:
-    """Adds up prices. A pure sum costs no more rho than its epsilon does."""
+    """Adds up prices. The sum of pure prices costs no more rho than its epsilon does."""
     epsilon, rho, delta = reduce(plus, parts)
     return epsilon, rho if epsilon is None else min(rho, of_pure(epsilon)[1]), delta
 
 
 def norms(moved: list[Part]) -> tuple[int, int, int]:
-    """Adds up the sensitivities of all queries with one noise: L1, squared L2, and the largest change of one number."""
+    """Adds up the sensitivities of queries that share a noise: L1, squared L2, and the largest change of one number."""
     l1 = l2_squared = most = 0
     for query in moved:
         own_l1, square, largest, times = (whole(query[name], 1) for name in ("l1", "l2_squared", "most", "times"))
@@ -290,7 +290,7 @@ def whole(value: object, least: int) -> int:
 
 
 def positive(value: str) -> Fraction:
-    """Reads a rational above 0. An amount of 0 or less would make a price too small."""
+    """Reads a rational above 0. Any other amount would make a price too small."""
     amount = Fraction(value)
     if amount <= 0:
         raise ValueError("no such amount")
@@ -308,7 +308,8 @@ def of_noise(noise: Part, l1: int, l2_squared: int, most: int) -> Price:
 
 
 def rho_of_laplace(shifts: Fraction, x: Fraction, step: Fraction) -> Fraction:
-    """Bounds the rho of `shifts` numbers that one unit moves by x scales each. step: 1 / scale, s below.
+    """Bounds the rho of `shifts` numbers with Laplace noise that one unit moves by x scales each. step: 1 / scale, s
+    below.
 
     The divergence of discrete Laplace noise from its copy moved by x scales is x - (1 - exp(-x)) s / sinh(s).
     """
@@ -323,7 +324,7 @@ def rho_of_laplace(shifts: Fraction, x: Fraction, step: Fraction) -> Fraction:
 
 
 def of_pure(epsilon: Fraction) -> Price:
-    """Returns the price of a release that is only known to be epsilon-DP. Rho is at most epsilon tanh(epsilon/2)."""
+    """Returns the price of a release that is epsilon-DP, which implies that rho is at most epsilon tanh(epsilon/2)."""
     return epsilon, rho_of_laplace(Fraction(1), epsilon, epsilon), Fraction(0)
 
 
@@ -363,7 +364,7 @@ def of_threshold(part: Part) -> Price:
 
 
 def tail(noise: Part, excess: int) -> float:
-    """Computes the probability that noise is above a number."""
+    """Computes the probability that noise is above `excess`."""
     scale = float(positive(noise["parameter"]))
     if noise["law"] == "discrete Laplace":
         return math.exp(-(excess + 1) / scale) / (1 + math.exp(-1 / scale))

@@ -25,7 +25,7 @@ def replace_directory(finished: Path, target: Path) -> None:
 
 
 def swap_directories(first: Path, second: Path) -> bool:
-    """Swaps two directories in one step. Returns whether that was possible."""
+    """Swaps two directories in one step. Returns False if the system cannot."""
     library = ctypes.CDLL(None, use_errno=True)
     names = os.fsencode(first), os.fsencode(second)
     if sys.platform == "darwin":

@@ -1,12 +1,7 @@
 """Pictures of a view's answers, in Vega-Lite. A picture shows exactly the numbers of the view's table.
 
-A mark stands for one row. There is no picture if two rows would have one place, for example if a key is not among the
-columns. Their marks would be stacked, as if counts or averages could be added up.
-
-One key makes bars, or a line over bins and days. Two keys make groups of bars, or lines with bands. Three keys make a
-few such pictures with one scale. If these are too many, two keys make tiles. All tiles have one shade if noise alone
-can explain their differences. Otherwise a shade covers at least four standard errors, and looks like its neighbours.
-Two equal tiles then differ by one shade at most, at least 98 times of 100.
+One key makes bars, or a line over bins and days. Two keys make groups of bars, lines, or tiles. Three keys make a few
+such pictures with one scale, or none if these are too many.
 """
 
 from __future__ import annotations
@@ -46,7 +41,10 @@ ERRORS_SHOWN = 2
 """The length of an error bar to each side, in standard errors. About 19 of 20 answers are that near, 94 % or more."""
 
 SHADE, MOST_SHADES = 4, 6
-"""The least width of a shade of tiles, in standard errors, and the number of shades that a picture aims at."""
+"""The least width of a shade of tiles, in standard errors, and the number of shades that a picture aims at.
+
+Two equal answers then differ by one shade at most, at least 98 times of 100.
+"""
 
 BY_CHANCE = 0.05
 """The chance that noise alone gives tiles more than one shade, for Laplace noise. It is less for Gaussian noise."""
@@ -81,10 +79,7 @@ NULL, TOTAL, EITHER, OTHERS = "NULL", "all", "NULL or all", "NULL or others"
 
 @dataclass(frozen=True)
 class PictureKey:
-    """A column that tells groups apart.
-
-    values: the kind of its values. nulls: the meaning of its NULL. Both are None if unknown.
-    """
+    """A column that tells groups apart, with the kind of its values and the meaning of its NULL. None means unknown."""
 
     name: str
     values: Values | None = None
@@ -93,13 +88,10 @@ class PictureKey:
 
 @dataclass(frozen=True)
 class Shape:
-    """The columns of a view, by their roles.
+    """The columns of a view, by their roles. Each answer has the column of its standard error, or None.
 
-    - keys: the columns that tell groups apart.
-    - answers: each with the column of its standard error, if it has one.
-    - level: a column that is 0 in rows that are no total, if there is one.
-    - named: the column that names the keys by which a row is grouped, if there is one.
-    - units: the units of answers, as the owner of the view named them.
+    level: a column that is 0 in rows that are no total. named: a column that names the keys by which a row is grouped.
+    units: the units of answers, as the owner of the view named them.
     """
 
     keys: tuple[PictureKey, ...]
@@ -110,15 +102,12 @@ class Shape:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Returns the names of the keys."""
         return tuple(key.name for key in self.keys)
 
     def title_of(self, answer: str) -> str:
-        """Returns the title of an answer, with its unit if there is one."""
         return f"{answer} ({self.units[answer]})" if answer in self.units else answer
 
     def null_in(self, key: PictureKey, row: Mapping[str, Any]) -> str:
-        """Returns the word for a NULL in a key of a row."""
         if self.named is not None and row[self.named] is not None:
             return NULL if key.name in names_in(row[self.named]) else TOTAL
         if self.level is not None and row[self.level] == 0:
@@ -139,11 +128,9 @@ def names_in(level: str) -> frozenset[str]:
 
 
 def shape_of(columns: Sequence[tuple[str, str, str]]) -> Shape:
-    """Tells keys from answers by the comments on a view's columns.
+    """Tells keys from answers by the comments on a view's columns. columns: the name, type and comment of each column.
 
-    columns: the name, type and comment of each column.
-    A view of an earlier version has no comment on a key with another name. If there may be such a key, the shape has
-    no keys.
+    Earlier versions wrote no comment on a renamed key. If the view may have such a key, the shape has no keys.
     """
     comments = {name: comment for name, _, comment in columns}
     keys = tuple(_key(name, comment) for name, comment in comments.items() if comment.startswith(KEYS))
@@ -173,7 +160,6 @@ def _key(name: str, comment: str) -> PictureKey:
 
 
 def _is_error(name: str, kind: str, comments: Mapping[str, str]) -> bool:
-    """Tells whether a column of an earlier version's view holds standard errors."""
     plain = not comments[name].startswith(KEYS) and IS_ANSWER not in comments[name]
     return name.endswith("_stderr") and name.removesuffix("_stderr") in comments and kind == "DOUBLE" and plain
 
@@ -185,7 +171,7 @@ def _may_be_a_key(column: tuple[str, str, str], comments: Mapping[str, str]) -> 
 
 
 def charts(shape: Shape, answer: tuple[str, str | None], rows: Rows) -> list[Drawn]:
-    """Returns the pictures of one answer, in Vega-Lite, each with its content in words. There may be none.
+    """Returns the pictures of one answer, each with its content in words. There may be none.
 
     A cube has pictures of the cells of all keys. If no grouping set has all keys, each largest set has its own.
     """
@@ -196,7 +182,7 @@ def charts(shape: Shape, answer: tuple[str, str | None], rows: Rows) -> list[Dra
 
 
 def _pictures(shape: Shape, answer: tuple[str, str | None], cells: Rows, without: Sequence[str]) -> Sequence[Drawn]:
-    """Returns the pictures of the cells of one grouping set."""
+    """Returns the pictures of one grouping set. There are none if two rows would have one place in a picture."""
     several = [key for key in shape.keys if len({row[key.name] for row in cells}) > 1]
     if all(_number(row[answer[0]]) is None for row in cells):
         return ()
@@ -215,10 +201,7 @@ def _pictures(shape: Shape, answer: tuple[str, str | None], cells: Rows, without
 
 
 def _parts(shape: Shape, rows: Rows) -> Iterator[tuple[Rows, list[str]]]:
-    """Yields the rows of each largest grouping set, with words for the rows that are in no such set.
-
-    Those rows are totals, and rows with a NULL that may be a total.
-    """
+    """Yields the rows of each largest grouping set, with words for the rows left out, which are or may be totals."""
     if shape.named is None or any(row[shape.named] is None for row in rows):
         yield _cells(shape, rows)
         return
@@ -230,7 +213,7 @@ def _parts(shape: Shape, rows: Rows) -> Iterator[tuple[Rows, list[str]]]:
 
 
 def _cells(shape: Shape, rows: Rows) -> tuple[Rows, list[str]]:
-    """Returns the cells of all keys together, and words for the other rows. No column names the levels here."""
+    """Returns the cells of all keys together, and words for the other rows, if no column names a row's grouping set."""
     if shape.level is not None:
         left = [row for row in rows if row[shape.level] == 0]
         return left, ["totals"] if len(left) < len(rows) else []
@@ -248,16 +231,13 @@ def _cells(shape: Shape, rows: Rows) -> tuple[Rows, list[str]]:
 
 
 def _is_ordered(key: PictureKey, cells: Rows) -> bool:
-    """Tells whether a line may join the values: days, bins, and whole numbers that are too many for bars.
-
-    A few whole numbers may be codes or years, and get bars. So do numbers that are not known to be bins.
-    """
+    """Tells whether a line may join the values: days, bins, and whole numbers that are too many for bars."""
     values = {row[key.name] for row in cells} - {None}
     if len(values) < 2 or any(isinstance(value, bool) for value in values):
         return False
     if all(isinstance(value, date) for value in values):
         return True
-    lined = key.values in _BINS or (key.values is Values.WHOLE and len(values) > MOST_BARS)
+    lined = key.values in _BINS or (key.values is Values.WHOLE and len(values) > MOST_BARS)  # few may be codes
     return lined and all(isinstance(value, (int, float, Decimal)) for value in values)
 
 
@@ -271,7 +251,7 @@ def _labels(key: PictureKey, cells: Rows) -> dict[Any, str]:
 
 
 def _label(value: Any) -> str:
-    """Returns a value as a short text. A long text keeps both ends, since long ones often begin alike."""
+    """Returns a value as a short text. A long text keeps both ends, since long texts often begin alike."""
     text = f"{value:.15g}" if isinstance(value, float) else str(value)
     return text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL - 10]}..{text[-8:]}"
 
@@ -283,7 +263,7 @@ def _number(value: Any) -> float | None:
 
 @dataclass(frozen=True)
 class PictureAxis:
-    """A key that has several values. ordered: whether a line may join the values. labels: the label of each value."""
+    """A key with several values, and the label of each value. ordered: whether a line may join the values."""
 
     key: PictureKey
     ordered: bool
@@ -291,7 +271,6 @@ class PictureAxis:
 
     @property
     def name(self) -> str:
-        """Returns the name of the key."""
         return self.key.name
 
 
@@ -299,7 +278,7 @@ class PictureAxis:
 class Picture:
     """Painter of the pictures of one answer. title: the answer's title, with its unit.
 
-    without: words for rows that are left out. where: words for the part of the rows that a picture shows.
+    without: words for rows that are left out. where: words for the rows that a picture shows, if these are a part.
     span: the two ends of the scale, if several pictures share one.
     """
 
@@ -311,7 +290,6 @@ class Picture:
     span: tuple[float, float] | None = None
 
     def two(self, first: PictureAxis, second: PictureAxis, cells: Rows) -> list[Drawn]:
-        """Draws two keys: lines, groups of bars, a few pictures with lines, or tiles."""
         along, series = sorted((first, second), key=lambda axis: (not axis.ordered, -len(axis.labels)))
         if along.ordered and len(series.labels) <= MOST_LINES:
             return self.line(along, series, cells)
@@ -340,12 +318,11 @@ class Picture:
         return pictures if len(pictures) == len(apart.labels) else []
 
     def bars(self, axis: PictureAxis, series: PictureAxis | None, cells: Rows) -> list[Drawn]:
-        """Draws bars: one for each value of a key, or a group with one for each value of a second key."""
         points = _points([axis.labels[row[axis.name]] for row in cells], cells, self, series)
         domain = {"domain": list(axis.labels.values())}
         place: dict[str, Any] = {"field": "key", "type": "nominal", "title": axis.name, "sort": None, "scale": domain}
         group = {} if series is None else {"yOffset": _series(series)}
-        value = {"field": "value", "type": "quantitative", "title": self.title, "stack": None} | self._scale(True)
+        value = self._value("value", True, stack=None)
         encoding = {"y": place, "x": value, **group} | ({} if series is None else {"color": _ink(series)})
         marks = [{"mark": {"type": "bar"}, "encoding": encoding, "transform": _with("value")}]
         rules = self._rules({"y": place, **group}, "x", zero=True)
@@ -364,17 +341,14 @@ class Picture:
         keys = [_day(value) if days else float(value) for value in values]
         points = _points(keys, left, self, series)
         place = _along(name, values)
-        value = {"field": "value", "type": "quantitative", "title": self.title} | self._scale(False)
         ink = {} if series is None else {"color": _ink(series)}
         dashed = {} if series is None else {"strokeDash": _ink(series) | {"scale": _scale_of(series, DASHES)}}
         mark: dict[str, Any] = {"type": "line", "point": points.gap or len(set(values)) <= MOST_BARS}
-        encoding = {"x": place, "y": value, "detail": {"field": "run"}, **ink, **dashed}
+        encoding = {"x": place, "y": self._value("value", False), "detail": {"field": "run"}, **ink, **dashed}
         marks = [{"mark": mark, "encoding": encoding, "transform": _with("value")}]
         errors = self._rules({"x": place, **ink}, "y", zero=False)
         if points.errors == len(values):
-            band = {"x": place, "y": {"field": "low", "type": "quantitative", "title": self.title}, **ink}
-            band |= {"y2": {"field": "high"}}
-            band["y"] = {**band["y"], **self._scale(False)}
+            band = {"x": place, "y": self._value("low", False), **ink, "y2": {"field": "high"}}
             errors = {"mark": {"type": "area", "opacity": 0.25}, "encoding": band}
         return [drawn._with_errors(points, marks, errors, _by(axis, series), {})]
 
@@ -403,32 +377,23 @@ class Picture:
             for field, axis, angle in (("two", second, -45), ("one", first, 0))
         )  # fmt: skip
         scale = {"domain": list(names.values()), "range": _shades(len(names))}
-        legend = {"orient": "top", "columns": 3}
-        shade = {
-            "field": "shade",
-            "type": "ordinal",
-            "title": self.title,
-            "sort": None,
-            "scale": scale,
-            "legend": legend,
-        }
+        shade: dict[str, Any] = {"field": "shade", "type": "ordinal", "title": self.title, "sort": None}
+        shade |= {"scale": scale, "legend": {"orient": "top", "columns": 3}}
         text = f"{self.name} by {first.name} and {second.name}{self.where}{_without(self.without)}"
         layer = [{"mark": "rect", "encoding": {"x": across, "y": down, "color": shade}}]
         return [(spec_of(points, layer, text), f"{text}; {ONE_SHADE if alike else SHADES}")]
 
-    def _scale(self, zero: bool) -> dict[str, Any]:
-        """Returns the scale of the answer, if several pictures share one."""
+    def _value(self, field: str, zero: bool, **more: object) -> dict[str, Any]:
+        """Returns the encoding of the answer or of its error bar, with the scale that several pictures may share."""
+        encoding = {"field": field, "type": "quantitative", "title": self.title, **more}
         if self.span is None:
-            return {}
+            return encoding
         low, high = (min(0.0, self.span[0]), max(0.0, self.span[1])) if zero else self.span
-        return {"scale": {"domain": [low, high], "nice": True, "zero": zero}}
+        return encoding | {"scale": {"domain": [low, high], "nice": True, "zero": zero}}
 
     def _rules(self, across: Mapping[str, Any], along: str, zero: bool) -> dict[str, Any]:
         """Returns error bars. across: the encoding of the places. along: the axis of the answers, "x" or "y"."""
-        ends = {
-            along: {"field": "low", "type": "quantitative", "title": self.title} | self._scale(zero),
-            f"{along}2": {"field": "high"},
-        }
+        ends = {along: self._value("low", zero), f"{along}2": {"field": "high"}}
         mark: dict[str, Any] = {"type": "rule", "size": 2}
         mark |= {} if "color" in across else {"color": "currentColor"}
         return {"mark": mark, "encoding": {**across, **ends}, "transform": _with("low")}
@@ -436,7 +401,7 @@ class Picture:
     def _with_errors(
         self, points: _Points, marks: list[dict[str, Any]], errors: dict[str, Any], by: str, more: Mapping[str, Any]
     ) -> Drawn:
-        """Returns the picture with its errors, if it has some: a band below the line, or error bars over bars."""
+        """Returns the picture with its errors, if the view has some: a band below the line, or error bars over bars."""
         text = f"{self.name} by {by}{self.where}{_without(self.without)}"
         if not points.errors:
             drawn = spec_of(points.rows, marks, text)
@@ -455,7 +420,7 @@ class _Points:
 
 
 def _points(place: Sequence[Any], cells: Rows, of: Picture, series: PictureAxis | None) -> _Points:
-    """Returns the rows as marks. A line stops at a missing value, and has another run from there on."""
+    """Returns the rows as marks. A line stops at a missing value, where `run` begins to have another number."""
     points, runs = [], Counter[str]()
     for key, row in zip(place, cells, strict=True):
         value, error = _number(row[of.name]), _number(row[of.stderr]) if of.stderr else None
@@ -482,7 +447,6 @@ def _without(left_out: Sequence[str]) -> str:
 
 
 def _series(series: PictureAxis) -> dict[str, Any]:
-    """Returns the places of the bars of a group."""
     return {"field": "series", "type": "nominal", "sort": None, "scale": {"domain": list(series.labels.values())}}
 
 
@@ -491,14 +455,12 @@ def _scale_of(series: PictureAxis, inks: Sequence[Any]) -> dict[str, Any]:
 
 
 def _ink(series: PictureAxis) -> dict[str, Any]:
-    """Returns the colours of a series, and its names above the picture."""
     legend = {"orient": "top", "columns": 3, "symbolOpacity": 1}
     named = {"field": "series", "type": "nominal", "title": series.name, "sort": None, "legend": legend}
     return named | {"scale": _scale_of(series, INKS)}
 
 
 def _along(name: str, values: Sequence[Any]) -> dict[str, Any]:
-    """Returns the axis of a line: of days, of moments or of numbers."""
     if isinstance(values[0], date):
         midnight = all(not isinstance(value, datetime) or value.time() == time() for value in values)
         axis: dict[str, Any] = {"format": "%Y-%m-%d" if midnight else "%Y-%m-%d %H:%M", "labelFlush": False}
@@ -520,7 +482,7 @@ def _step(least: float) -> float:
 
 
 def _tile_axis(axis: PictureAxis, angle: int) -> dict[str, Any]:
-    """Returns the settings of an axis of tiles. It leaves out some of many labels, and turns long labels by `angle`."""
+    """Returns the settings of an axis of tiles. It turns long labels by `angle`, and leaves out some of many labels."""
     short = all(len(label) < 3 for label in axis.labels.values())
     return {"labelAngle": 0 if short else angle, "labelOverlap": len(axis.labels) > MOST_LABELS}
 
@@ -530,7 +492,6 @@ def _shade(value: float, step: float) -> int:
 
 
 def _plain(number: float) -> str:
-    """Writes a multiple of a step as a text."""
     return f"{number:,.0f}" if number == round(number) else f"{number:.6g}"
 
 

@@ -1,7 +1,7 @@
 """Private views as tables of a PostgreSQL database, through DuckDB's postgres_scanner, in one transaction.
 
 If a table was published before, its rows are deleted and inserted anew. So its grants stay, and so do other people's
-views over it. Readers see all of the old publication or all of the new one.
+views over it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def to_postgres(
 
 
 def _why(error: duckdb.Error, target: str) -> str:
-    """Returns PostgreSQL's reason in one line. DuckDB quotes the whole URI with its password, which is left out."""
+    """Returns PostgreSQL's reason in one line, without the URI, which DuckDB quotes with its password."""
     text = str(error).replace(target, shown_target(target))
     reasons = [line.strip() for line in text.splitlines() if line.strip()]
     reason = next((line for line in reasons if "ERROR:" in line or "FATAL:" in line), reasons[0] if reasons else "")
@@ -73,8 +73,6 @@ def _why(error: duckdb.Error, target: str) -> str:
 
 
 class _Publication:
-    """A publication to one schema of the attached database, in one transaction."""
-
     def __init__(self, connection: duckdb.DuckDBPyConnection, schema: str) -> None:
         self._connection = connection
         self._schema = schema

@@ -39,7 +39,7 @@ _CAST = {
 
 @dataclass(frozen=True)
 class PostgresColumn:
-    """A column in PostgreSQL. cast: the type that DuckDB casts values to before it sends them. None for no cast."""
+    """A column in PostgreSQL. cast: the type that DuckDB casts values to before it sends them, None for no cast."""
 
     name: str
     type_name: str
@@ -47,7 +47,6 @@ class PostgresColumn:
 
     @property
     def stored(self) -> tuple[str, str]:
-        """Returns the name and the type of the column in PostgreSQL."""
         return self.name, self.type_name
 
     @property

@@ -1,11 +1,8 @@
 """Publication: private views as a DuckDB file, Parquet files or PostgreSQL tables, and certificates. Nothing else.
 
-Certificates state the guarantee of each release. Anybody can check it without the data and without dpduck.
-
-A bundle is a directory of two files. certificates.json has every entry of the ledger in order, chained by SHA-256. It
-has the statement of each release, its price in every form, and its plan: each noise with the norms of its queries. An
-entry names its certificate by SHA-256, so that the last link covers both. check.py is publish/checker.py, which imports
-nothing of dpduck. It verifies the whole bundle. Principals' names are left out.
+certificates.json has every entry of the ledger in order, chained by SHA-256, and the statement, price and plan of each
+release. An entry names its certificate by SHA-256, so that the last link covers both. check.py is publish/checker.py,
+which anybody can run without the data and without dpduck. Principals' names are left out.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ from shutil import copyfile
 
 import duckdb
 
-from dpduck.engine.analyst_macros import install_analyst_macros
+from dpduck.database.analyst_macros import install_analyst_macros
 from dpduck.kernel.ledger.secrets import Steps, no_step
 from dpduck.mechanisms.certificate import MODEL, NEIGHBOURS, read_certificates
 from dpduck.publish import checker
@@ -36,7 +33,7 @@ from dpduck.values.quoting import quote_identifier, quote_text
 
 @dataclass(frozen=True)
 class Published:
-    """Result of a publication. target: the target for a message, without the password of a database."""
+    """Result of a publication. target: for a message, without the password of a database."""
 
     views: tuple[str, ...]
     target: str
@@ -110,7 +107,7 @@ def _to_duckdb(
 
 
 def _was_published(target: Path, copy: Path) -> bool:
-    """Tells whether a file is a publication: it has the metadata, and no ledger. A store has a ledger.
+    """Tells whether a file is a publication: it has the metadata, and no ledger as a store has.
 
     It reads a copy, since the file itself may be open in some process. An unreadable file is no publication.
     """
@@ -180,7 +177,7 @@ class Certified:
 
 
 def certify(store: Path, entries: int, target: Path) -> Certified:
-    """Writes the bundle of a store. Its first `entries` entries must be verified (engine.connection.verify_store)."""
+    """Writes the bundle of a store. Its first `entries` entries must be verified (database.connection.verify_store)."""
     with open_store(store) as connection:
         chain, released = read_certificates(connection, STORE, entries)
     head = str(chain[-1]["link"]) if chain else checker.GENESIS

@@ -55,7 +55,7 @@ def open_store(store: Path) -> duckdb.DuckDBPyConnection:
 def read_views(
     connection: duckdb.DuckDBPyConnection, *, with_ledger: bool, wanted: Sequence[str] = ()
 ) -> tuple[PublishedView, ...]:
-    """Returns the private views of the attached store, by name. wanted: the names of views, empty for all views."""
+    """Returns the private views of the attached store, by name. wanted: the names of views, empty for all."""
     try:
         names = connection.execute(
             "SELECT name FROM store.dpduck.releases WHERE kind = 'view' ORDER BY name"
@@ -101,6 +101,5 @@ def metadata_sql(*, with_ledger: bool, wanted: Sequence[str] = ()) -> str:
 
 
 def _number(column: str) -> str:
-    """Writes SQL that reads a rational from a text as a DOUBLE."""
     divisor = f"coalesce(nullif(split_part({column}, '/', 2), ''), '1')"
     return f"CAST(split_part({column}, '/', 1) AS DOUBLE) / CAST({divisor} AS DOUBLE)"

@@ -1,8 +1,7 @@
 """dpduck report: one page for the recipients of the numbers, with pictures of the private views.
 
-The page is one file that fetches nothing and runs no script. It includes its pictures, drawn by Vega-Lite. It shows
-the published facts (publish/publish.py), the guarantees of policies, and the spent budgets. Principals' names and
-their statements are on it only if the owner says so.
+The page is one file that fetches nothing and runs no script. It names principals and their statements only if the owner
+says so.
 """
 
 from __future__ import annotations
@@ -49,10 +48,10 @@ def write_report(
     with_ledger: bool = False,
     views: Sequence[str] = (),
 ) -> int:
-    """Writes the page and returns the number of views on it.
+    """Writes the page and returns the number of views on it. about: a sentence below the title.
 
     connection: has the views attached as `store` (publish/published_views.py). with_ledger: whether the page names
-    principals, with their statements. about: a sentence below the title.
+    principals, with their statements.
     """
     require_pictures()
     require_place(target, _MADE)

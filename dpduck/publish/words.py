@@ -1,7 +1,4 @@
-"""Words for readers of private numbers: how to read them, their cost, and the promise of a budget to one person.
-
-The report and the page for browsers use the same words. No code here reads private data.
-"""
+"""Words of the report and of the web page: how to read numbers, their cost, and a budget's promise to one person."""
 
 from __future__ import annotations
 
@@ -43,10 +40,10 @@ def right_guesses(epsilon: float, delta: float = 0.0) -> int:
 
 
 def right_guesses_rho(rho: float, delta: float = 0.0) -> int:
-    """Returns the most right guesses of 100, as right_guesses does, for rho-zCDP from the total variation distance.
+    """Returns the most right guesses of 100 for rho-zCDP, from the total variation distance.
 
-    The Kullback-Leibler divergence is at most rho. By Pinsker the distance is at most sqrt(rho / 2), by Bretagnolle
-    and Huber at most sqrt(1 - e^-rho). A delta adds to the distance.
+    The Kullback-Leibler divergence is at most rho. By Pinsker the distance is at most sqrt(rho / 2), by Bretagnolle and
+    Huber at most sqrt(1 - e^-rho). A delta adds to the distance.
 
     >>> right_guesses_rho(0.0), right_guesses_rho(0.005), right_guesses_rho(10.0)
     (50, 53, 100)
@@ -82,7 +79,7 @@ class Cost:
 
     @property
     def part(self) -> float:
-        """Returns the spent part of the budget, in the measure of which the largest part is spent."""
+        """Returns the spent part of the budget, in the measure with the largest spent part."""
         return max((self.spent[measure] / whole for measure, whole in self.budget.items() if whole), default=0.0)
 
     @property
@@ -116,7 +113,7 @@ def costs(budgets: Sequence[Mapping[str, Any]], policies: Sequence[Mapping[str, 
 
 
 def spent_sentences(cost: Cost) -> list[str]:
-    """Says in plain words which part of a budget is spent, and how much all releases together reveal about one unit."""
+    """Says which part of a budget is spent, and how much all releases together reveal about one unit."""
     now, most = guesses(cost.spent), guesses(cost.budget)
     sentences = [
         f"{percent(cost.part)} of the budget is spent.",
@@ -127,7 +124,7 @@ def spent_sentences(cost: Cost) -> list[str]:
 
 
 def promise_sentences(cost: Cost) -> list[str]:
-    """Returns the promise of a whole budget to one unit, in plain words."""
+    """Says what a whole budget promises to one unit."""
     return [
         f"Suppose somebody guesses whether {cost.unit} is in {cost.table}.",
         f"A blind guess is right {BLIND} of 100 times.",

@@ -22,8 +22,8 @@ class Tls:
 def is_taken(host: str, port: int) -> bool:
     """Tells whether a server already listens on an address of this host.
 
-    gRPC starts if one address of localhost is free. Quack starts even if another server of the same user
-    listens there. Clients would then send their tokens sometimes to one server and sometimes to the other.
+    gRPC starts if one address of localhost is free. Quack starts even if another server of the same user listens there.
+    Clients would then send their tokens sometimes to one server and sometimes to the other.
     """
     names = ("127.0.0.1", "::1") if host.lower() == "localhost" else (host.strip("[]"),)
     for name in names:

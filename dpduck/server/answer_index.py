@@ -11,7 +11,7 @@ from dpduck.server.limits import Limits
 from dpduck.server.vault import ReleasedRows
 
 YOUNG = 60.0
-"""Seconds after its last use in which an answer is not removed for other principals. Its reader may not have begun."""
+"""Seconds after its last use in which an answer is not removed for others, since its reader may not have begun."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class _Entry:
 class AnswerIndex:
     """Index of stored answers by key, the longest unused first. Many threads may use it.
 
-    A principal has a limit of its own. Its longest unused answers are removed to make room for a new one. Answers of
-    others are removed only if all answers together are too many, and only if they were not used for YOUNG seconds.
+    A principal's answers have a limit of their own, and make room for each other. Answers of all principals together
+    have another limit. To keep this one, only answers that were not used for YOUNG seconds are removed.
     """
 
     def __init__(self, limits: Limits) -> None:

@@ -21,18 +21,18 @@ MOST_TEXT, MOST_REFUSED = 10_000, 500
 
 MINUTE = 60.0
 MOST_NOTES, MOST_TURNED_AWAY, MOST_BYTES = 6_000, 60, 1_000_000
-"""Limits per minute: lines of one principal, lines of all unknown clients, and bytes of either. Beyond the limits of
-lines, events are only counted. Beyond the limit of bytes, the log has digests in place of statements."""
+"""Limits per minute: lines of one principal, lines of all unknown clients, and bytes of either. Further events are only
+counted, and statements beyond the bytes become digests."""
 
 MOST_OF_PAGES = 600
-"""Limit per minute for lines about statements that a page sends by itself. They do not use up a principal's lines."""
+"""Limit per minute for statements that a page sends by itself, which do not use up a principal's lines."""
 
 ALWAYS = frozenset(("asked", "charged", "connected", "disconnected"))
 UNWRITTEN = "the audit log cannot be written, so nothing is done"
 
 
 def kind_of(error: BaseException) -> str:
-    """Returns the class of an unexpected error and its line of code. The error's text could hold data: these cannot."""
+    """Returns the class of an unexpected error and its line of code, which hold no data, unlike the error's text."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -48,8 +48,9 @@ class Audit(Protocol):
         charged: int | None = None, why: str = "", page: bool = False,
     ) -> None:  # fmt: skip
         """Logs an event: connected, disconnected, turned away, asked, answered, charged or refused.
-        charged: the ledger entry. page: whether the page itself sent the statement, and nobody typed it.
-        The event "asked" comes before any charge. If it cannot be written, StoreError is raised and nothing is charged.
+
+        charged: the ledger entry. page: whether the page itself sent the statement, and nobody typed it. The event
+        "asked" comes before any charge. If it cannot be written, StoreError is raised and nothing is charged.
         """
 
     def reopen(self) -> None:
@@ -60,8 +61,6 @@ class Audit(Protocol):
 
 @dataclass
 class _Minute:
-    """Counts of one principal in the present minute: lines, their bytes, and skipped lines."""
-
     began: float
     notes: int = 0
     bytes: int = 0

@@ -17,8 +17,8 @@ MOST_KNOWN = 200
 class AnswerCache:
     """Cache of the SQL that reads earlier answers, so that a repeated statement costs no work.
 
-    A stored answer depends only on the caller, and on facts that the owner may change. A key has the caller with the
-    permissions of this moment. Tables cannot change, since the database is open for reading alone.
+    A stored answer depends only on the caller with its permissions, which the key has, and on facts that the owner may
+    change. The tables cannot change, since the database is open for reading alone.
     """
 
     def __init__(self, has_copies: Callable[[str], bool]) -> None:
@@ -29,7 +29,6 @@ class AnswerCache:
         self._of: dict[str, OrderedDict[tuple[Caller, str], str]] = {}
 
     def get(self, caller: Caller, action: str, argument: str | None) -> str | None:
-        """Returns the SQL that reads an earlier answer. None if the statement must run."""
         if action != "run" or argument is None:
             return None
         with self._lock:
@@ -51,7 +50,6 @@ class AnswerCache:
                 mine.popitem(last=False)
 
     def forget(self) -> None:
-        """Forgets all answers, since the owner may have changed something."""
         with self._lock:
             self.changes += 1
             self._of.clear()

@@ -61,9 +61,11 @@ class VaultRefusal(DpduckError):
 
 @dataclass(frozen=True)
 class ClientTerms:
-    """Limits of a client for a statement. ceilings: the largest cost of each argument of dp. Arguments without an entry
-    may cost nothing, and None means no limits. letters: the largest length of texts, and of nested values as texts.
-    None means values as they are. page: whether the page itself sends the statement, and nobody typed it.
+    """Limits of a client for a statement.
+
+    ceilings: the largest cost of each argument of dp. An argument without an entry may cost nothing. None: no limits.
+    letters: the largest length of texts, and of nested values as texts. None leaves values as they are. page: whether
+    the page asks by itself, and nobody typed the statement.
     """
 
     ceilings: Mapping[str, Ceiling] | None = None
@@ -71,7 +73,6 @@ class ClientTerms:
     page: bool = False
 
     def ceiling(self, argument: str | None) -> Ceiling | None:
-        """Returns the largest cost that this argument may have, None for no limit."""
         return None if self.ceilings is None else self.ceilings.get(argument or "", FREE_OF_CHARGE)
 
 
@@ -98,10 +99,9 @@ class Gate:
         self._streamed = Debts()  # beyond STREAMED, statements run in runners, where busy principals come last
 
     def admit(self, principal: Principal, text: str, given_up: GivenUp = never, terms: ClientTerms = ANY) -> str:
-        """Returns SQL that reads the result of a statement. Raises DpduckError for a refusal. Logs either.
+        """Returns SQL that reads the result of a statement, after the charges of all its calls. Logs the outcome.
 
-        The calls of dp functions in the statement are charged before this returns. given_up: tells whether the client
-        has gone. Then releases go on, but a statement over released tables ends.
+        given_up: tells whether the client has gone. Then a statement over released tables ends, but a release goes on.
         """
         charged: list[int] = []
         with self._noting_refusals(principal, text, charged, terms.page):
@@ -111,7 +111,7 @@ class Gate:
         return sql
 
     def charging(self, principal: Principal, text: str) -> list[Call]:
-        """Lists the calls of a statement that may charge, without asking the vault. A refusal is logged."""
+        """Lists the calls of a statement that may charge, without asking the vault. Logs a refusal."""
         with self._noting_refusals(principal, text, []):
             return [call for call in self.inspected(text).calls if call.action not in FREE]
 
@@ -135,13 +135,13 @@ class Gate:
             raise DpduckError(UNEXPECTED) from None
 
     def _note_refused(self, principal: Principal, text: str, charged: list[int], why: str, page: bool) -> None:
-        """Logs a refusal. It stands even if logging fails, since a charge was already logged as "asked"."""
+        """Logs a refusal. The refusal stands even if logging fails, since any charge was logged as "asked" before."""
         with suppress(StoreError):
             entry = charged[-1] if charged else None
             self._audit.note(principal.name, "refused", text, charged=entry, why=why, page=page)
 
     def probe(self, principal: Principal, text: str) -> str:
-        """Returns SQL for the public database with the columns of a statement and no rows. It charges nothing."""
+        """Returns SQL for the public database with the columns of a statement and no rows. Charges nothing."""
         inspected = self._read_statement(text)
         with self._turn(principal.name):
             self._require_views(inspected)
@@ -154,7 +154,7 @@ class Gate:
             return self._runnable_sql(principal, inspected, keys, only_columns=True)
 
     def inspected(self, text: str) -> Inspected:
-        """Inspects a statement, or finds it in the cache. It charges nothing and does not ask the vault."""
+        """Inspects a statement, or finds it in the cache. Charges nothing, and does not ask the vault."""
         with self._lock:
             statement = self._known.get(text)
         if statement is None:
@@ -181,9 +181,8 @@ class Gate:
             self._owners = Counter(owner_of(mark) for mark in wanted.values())
 
     def end(self, seconds: float) -> bool:
-        """Admits no more statements, ends those over released tables, and waits up to `seconds` for releases.
-
-        Returns whether no statement runs any more.
+        """Admits no more statements, ends those over released tables, and waits for releases. Returns whether none
+        runs.
         """
         with self._lock:
             self._ending = True
@@ -207,7 +206,7 @@ class Gate:
             self._left_out[fold(name)] = mark
 
     def _require_view_room(self, principal: Principal) -> None:
-        """Refuses a new view before its charge, if this principal or the public database has no room."""
+        """Refuses a new view, before its charge, if this principal or the public database has no room for another."""
         marks, sizes = self._public.marks(), self._public.sizes()
         own = sum(sizes[name].bytes for name in sizes.keys() & marks.keys() if owner_of(marks[name]) == principal.name)
         most, bytes_each = self._limits.views_each, self._limits.view_bytes // 4
@@ -230,9 +229,9 @@ class Gate:
         return self._runnable_sql(principal, inspected, keys, given_up=given_up, letters=terms.letters)
 
     def _read_statement(self, text: str) -> Inspected:
-        """Inspects a statement. If it is a SELECT over unknown tables, puts it into a call of dp_known, which is free.
+        """Inspects a statement. Puts a SELECT over unknown tables into a call of dp_known, which clients may make, too.
 
-        The client gets no more than from its own call of dp_known: the vault answers from earlier releases alone.
+        Such a call is free, since the vault answers from earlier releases alone.
         """
         inspected = self.inspected(text)
         here = all(self._public.size(view) is not None or view in self._left_out for view in inspected.views)
@@ -243,7 +242,7 @@ class Gate:
     def _known_or_view(
         self, principal: Principal, call: Call, charged: list[int], text: str, terms: ClientTerms = ANY
     ) -> str:
-        """Returns the key of a call's answer. If dp_known finds no private table, a refusal names the missing view."""
+        """Returns the key of a call's answer. If dp_known finds no private table, refuses a missing view instead."""
         try:
             return self._ask_vault(principal, call, charged, terms)
         except VaultRefusal as refusal:
@@ -252,7 +251,6 @@ class Gate:
             raise
 
     def _require_views(self, inspected: Inspected) -> None:
-        """Refuses a statement that reads a private view which the public database does not have."""
         for view in inspected.views:
             if self._public.size(view) is None:
                 if view in self._left_out:
@@ -272,7 +270,7 @@ class Gate:
         given_up: GivenUp = never,
         letters: int | None = None,
     ) -> str:
-        """Returns SQL over public tables: the statement if it streams, otherwise a SELECT of its stored result."""
+        """Returns SQL over public tables: the statement if it may stream, otherwise a SELECT of its stored result."""
         sql = inspected.sql
         for call, key in zip(inspected.calls, keys, strict=True):
             sql = sql.replace(call.mark, answer_name(key))
@@ -288,7 +286,7 @@ class Gate:
         return f"FROM {ANSWERS}.main.{answer_name(result_key)}"
 
     def _work(self, inspected: Inspected, keys: Sequence[str]) -> float:
-        """Returns the work of a statement: rows times parts. Infinity if it reads more rows than a result may have."""
+        """Returns the work of a statement: rows times parts, or infinity if it reads too many rows to stream."""
         sizes = [self._public.size(view) or NOTHING for view in inspected.views]
         sizes += [self._public.answer_size(key) for key in keys]
         rows, columns = sum(size.rows for size in sizes), sum(size.columns for size in sizes)
@@ -297,7 +295,6 @@ class Gate:
         return rows * (inspected.parts + inspected.stars * columns)
 
     def _ask_vault(self, principal: Principal, call: Call, charged: list[int], terms: ClientTerms) -> str:
-        """Asks the vault, puts the answer into the public database, and returns its key."""
         creates = call.action == "run" and _CREATES.match(call.argument or "") is not None
         if creates:
             self._require_view_room(principal)
@@ -360,7 +357,6 @@ class Service:
     audit: Audit
 
     def close(self) -> None:
-        """Closes the vault after its running releases, then the public database and the audit log."""
         self.vault.close()
         self.public.close()
         self.audit.close()

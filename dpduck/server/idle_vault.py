@@ -1,8 +1,7 @@
 """Idle process that can become a vault: how it starts, and the settings that it gets later.
 
-It imports the code that plans, counts and adds noise, and waits for one message. Until then it holds no file, no lock
-and no row, so it may be ended at any time. dpduck serve starts one before its own imports. Another one waits beside a
-running vault, and takes its place when that vault dies.
+It has imported all code, and waits for one message. Until then it holds no file, no lock and no row, so it may be ended
+at any time.
 """
 
 from __future__ import annotations
@@ -22,10 +21,11 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True)
 class Keeping:
-    """Settings of the vault's process. floor: seconds before which no new answer is given. seconds: the time limit of a
-    SELECT over released answers. engines: the engines to attach, as name=address.
+    """Settings of the vault's process. floor: seconds before which no new answer is given. engines: to attach, as
+    name=address.
 
-    memory: limit in bytes beyond the process's memory at its start, 0 for none. The operating system enforces it.
+    seconds: the time limit of a SELECT over released answers. memory: limit in bytes beyond the process's memory at its
+    start, 0 for none. The operating system enforces it.
     """
 
     quota: Quota = field(default_factory=Quota)

@@ -1,9 +1,7 @@
 """Allowlist over one parsed query: a statement is refused unless a list names every node in DuckDB's own parse tree.
 
-References to the catalog and to dp functions are rewritten, so that the SQL that runs reads tables alone. dp('..')
-becomes a table that will hold its answer. duckdb_tables() becomes a view that lists the private views. The name of a
-private view gets its database and schema. So it means the same table when the SQL runs, even if the view has changed
-meanwhile.
+The SQL that runs reads tables alone: names of the catalog and calls of dp functions become names of tables. Private
+views are named in full, so that each name means the same table when the SQL runs, whatever has changed meanwhile.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpduck.engine.macros import MACROS, SEVERAL_ARGUMENTS
+from dpduck.database.macros import MACROS, SEVERAL_ARGUMENTS
 from dpduck.server import syntax
 from dpduck.server.parse_tree import Tree, children_of, dicts_in, path_of
 from dpduck.server.syntax import Syntax, in_selects
@@ -38,10 +36,7 @@ _LESSER = syntax.MODIFIERS | syntax.TYPES
 
 @dataclass(frozen=True)
 class Call:
-    """Call of a dp function. action, argument: in the form that dpduck.engine.functions takes.
-
-    mark: the name in the SQL that stands for the table of its answer.
-    """
+    """Call of a dp function, in the form that dpduck.database.functions takes. mark: stands for its answer in SQL."""
 
     function: str
     action: str
@@ -51,11 +46,11 @@ class Call:
 
 @dataclass(frozen=True)
 class Inspected:
-    """Statement that may run. sql: its text, with Call.mark in place of answers. views: private views that it reads.
+    """Statement that may run. sql: its text, with Call.mark in place of answers.
 
-    listings: the views of the catalog that it reads. plain: whether it scans one table, and so can stream. Its work is
-    then at most the table's rows times (parts + stars * the table's columns).
-    macros: whether arguments of macros name some of the views.
+    views, listings: the private views and the views of the catalog that it reads. macros: whether it names some of the
+    views in arguments of macros. plain: whether it scans one table, and so can stream. Its work is then at most the
+    table's rows times (parts + stars * the table's columns).
     """
 
     sql: str
@@ -96,7 +91,7 @@ def _is_as_inspected(walk: _Walk, sql: str, syntax: Syntax, longest: int) -> boo
 
 
 def _with_names_in_full(text: str, bare: Sequence[tuple[int, str]]) -> str:
-    """Puts databases and schemas before names of views in the client's own text. This is faster than rewriting it.
+    """Puts databases and schemas before names of views in the client's own text, which is faster than rewriting it.
 
     bare: the place of each incomplete name in the text's bytes, and its missing prefix.
 
@@ -112,9 +107,10 @@ def _with_names_in_full(text: str, bare: Sequence[tuple[int, str]]) -> str:
 
 @dataclass
 class _Walk:
-    """One pass over a parse tree. rewritten: whether it comes from rewritten SQL, which may name ANSWERS and LISTING.
+    """One pass over a parse tree. rewritten: whether it checks rewritten SQL, which may name ANSWERS and LISTING.
 
-    bare: for each view that the text does not name in full, the place of the name and its missing prefix.
+    ctes: the names of common table expressions that a node may use. bare: for each view that the text does not name in
+    full, the place of the name and its missing prefix.
     """
 
     syntax: Syntax
@@ -133,7 +129,6 @@ class _Walk:
     macros: bool = False
 
     def inspected(self, sql: str) -> Inspected:
-        """Returns what this pass has collected. sql: the SQL that will run."""
         listings = {table.partition(".")[2] for table in self.rewritten_tables if table.startswith(f"{LISTING}.")}
         plain = self.queries == 1 and self.sources <= 1 and self.streams
         parts = self.nodes + len(sql) // _CHARACTERS_OF_A_PART
@@ -141,7 +136,6 @@ class _Walk:
         return Inspected(sql, calls, views, tuple(sorted(listings)), plain, parts, self.stars, self.macros)
 
     def query(self, node: Tree, ctes: frozenset[str], depth: int = 0) -> None:
-        """Checks a query with all its parts. ctes: names of common table expressions that it may use."""
         if node.get("type") not in syntax.QUERIES:
             raise _kind_refusal(str(node.get("type")))
         self.queries += 1
@@ -164,7 +158,7 @@ class _Walk:
                 self.any(part, ctes, depth + 1)
 
     def source(self, node: Tree, ctes: frozenset[str], depth: int) -> Tree:
-        """Checks a source of rows, and rewrites it if it refers to the catalog or to a dp function."""
+        """Checks a source of rows. Replaces it if it is part of the catalog or a call of a dp function."""
         self._count(depth)
         kind = node.get("type")
         if kind == "TABLE_FUNCTION":
@@ -187,7 +181,6 @@ class _Walk:
         return node
 
     def any(self, part: Any, ctes: frozenset[str], depth: int) -> None:
-        """Checks an expression, a modifier, a type, or a list with any such parts."""
         self._count(depth)
         if isinstance(part, list):
             for element in part:
@@ -259,7 +252,7 @@ class _Walk:
         return self.syntax.named(node, OWN, "main", name)
 
     def _function(self, node: Tree, ctes: frozenset[str], depth: int) -> Tree:
-        """Resolves a table function: of the catalog, of dp, a macro over views, or one that reads no table."""
+        """Resolves a table function: of the catalog, of dp, a macro over views, or a function that reads no table."""
         call = node["function"]
         catalog, schema, name = path_of(call, "function_name", "catalog", "schema")
         alias = node["alias"] or call["function_name"]
@@ -285,7 +278,7 @@ class _Walk:
         return self._replace_table(node, ANSWERS, dp_call.mark, alias, node)
 
     def _macro(self, node: Tree, name: str, arguments: list[Tree], ctes: frozenset[str], depth: int) -> Tree:
-        """Checks a macro that reads public tables by name: private views, or common table expressions of the query."""
+        """Checks a macro over tables that it names: private views, or common table expressions of the query."""
         self._constants(name, arguments, ctes, depth)
         number, names, example = syntax.TABLE_MACROS[name]
         if len(arguments) != number or any(argument.get("alias") for argument in arguments):
@@ -354,7 +347,7 @@ def _names_itself(node: Tree) -> bool:
 
 
 def _arguments(name: str, parameters: str, children: Sequence[Tree]) -> tuple[dict[str, Tree], dict[str, str]]:
-    """Returns the given arguments, and the defaults of the others. parameters: as in 'release, confidence := 0.95'."""
+    """Returns the given arguments, and the defaults of the rest. parameters: as in 'release, confidence := 0.95'."""
     declared = [(left.strip(), right.strip()) for left, _, right in (p.partition(":=") for p in parameters.split(","))]
     names = [parameter for parameter, _ in declared]
     given: dict[str, Tree] = {}

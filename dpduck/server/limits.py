@@ -1,7 +1,7 @@
 """Limits of the server for one statement, for one principal, and for all principals together.
 
-New answers are given at points of a time grid, so that the time of an answer tells little about private rows. A
-statement needs a place to run. Places are limited, and the principal with the least recent work gets the next one.
+A statement needs one of few places to run, and the principal with the least recent work gets the next one. New answers
+are given at points of a time grid, so that the time of an answer tells little about private rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ GivenUp = Callable[[], bool]
 
 
 def never() -> bool:
-    """Returns False, for statements of clients that cannot report that they no longer wait."""
+    """Returns False: for clients that cannot report that they no longer wait."""
     return False
 
 
@@ -45,12 +45,11 @@ class Debts:
         self._known: dict[str, tuple[float, float]] = {}
 
     def of(self, name: str) -> float:
-        """Returns a principal's seconds of recent work. Older seconds count less, by HALF_LIFE."""
+        """Returns a principal's seconds of recent work. Each second counts half after every HALF_LIFE."""
         with self._lock:
             return self._now(name)
 
     def add(self, name: str, seconds: float) -> None:
-        """Adds seconds of work, or seconds that the principal's work cost others."""
         with self._lock:
             self._known[name] = max(0.0, self._now(name) + seconds), self._clock()
 
@@ -63,7 +62,7 @@ class Places:
     """Limited places for running statements. The principal with the least recent work gets the next free place.
 
     A principal with more than PROMPT seconds of recent work waits while one with less than half as much runs. So an
-    occasional statement does not share the processor with a busy principal. Its work adds up, so the wait ends.
+    occasional statement does not share the processor with a busy principal. The wait ends, since running work adds up.
     """
 
     def __init__(self, total: int, each: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -85,7 +84,7 @@ class Places:
             self.give_back(name)
 
     def take(self, name: str, patience: float, given_up: GivenUp = never) -> None:
-        """Waits for a place, which the caller must give back. given_up: tells whether the caller's client has gone."""
+        """Waits for a place, which the caller must give back. given_up: tells whether the client has gone."""
         called = threading.Event()
         with self._lock:
             self._waiting.setdefault(name, deque()).append(called)
@@ -102,26 +101,23 @@ class Places:
             raise Refusal("the server is ending", accepted="the same statement when it is there again")
 
     def give_back(self, name: str) -> None:
-        """Gives back a place of this principal."""
         with self._lock:
             self._settle()
             self._taken[name] -= 1
             self._call()
 
     def debt(self, name: str) -> float:
-        """Returns the seconds of recent work of this principal."""
         with self._lock:
             self._settle()
         return self._debts.of(name)
 
     def owe(self, name: str, seconds: float) -> None:
-        """Adds seconds to a principal's work. A negative number subtracts seconds that were no work."""
+        """Adds seconds to a principal's work, or subtracts seconds that were no work."""
         with self._lock:
             self._settle()
         self._debts.add(name, seconds)
 
     def close(self) -> None:
-        """Refuses all present and later requests for a place."""
         with self._lock:
             self._closed = True
             self._call()
@@ -134,7 +130,7 @@ class Places:
         self._settled = now
 
     def _call(self) -> None:
-        """Gives free places to waiting statements. Once closed, wakes all, so that they are refused."""
+        """Gives free places to waiting statements. Once closed, wakes all of them, so that they are refused."""
         if self._closed:
             for waiting in self._waiting.values():
                 for called in waiting:
@@ -190,8 +186,8 @@ def next_point(elapsed: float, floor: float) -> float:
 class TimeGrid:
     """Grid of times at which work on private rows ends. Each thread has its own start time and state.
 
-    Whether the work succeeds or fails, its end is visible only at a point of the grid. So it waits before a release is
-    stored, where others could see it, and before a failure is reported. Waiting takes no processor time.
+    The end of the work is visible only at a point of the grid. So a question waits before its release is stored, where
+    others could see it, and before a failure is reported. Waiting takes no processor time.
     """
 
     def __init__(
@@ -202,7 +198,7 @@ class TimeGrid:
         self._mine = threading.local()
 
     def begin(self) -> None:
-        """Starts the clock of a question. It has read no private rows yet."""
+        """Starts the clock of a question, which has read no private rows yet."""
         self._mine.start, self._mine.looked = self._clock(), False
 
     def looked(self) -> None:
@@ -229,10 +225,7 @@ this long after each call if another thread computes. Python's default is ten ti
 
 
 def stand_back(kindness: int, process: int) -> None:
-    """Makes a process yield the processor to others. kindness: its steps of nice.
-
-    No thread of the process can undo this.
-    """
+    """Makes a process yield the processor to others. No thread of it can undo this. kindness: its steps of nice."""
     with suppress(OSError, AttributeError):
         os.setpriority(os.PRIO_PROCESS, process, kindness)
         for thread in Path(f"/proc/{process}/task").glob("*"):  # on Linux each thread has its own nice value
@@ -245,7 +238,7 @@ _POWERS = "kmgt"
 
 @dataclass(frozen=True)
 class Quota:
-    """Limits of one principal in the store: releases with views, and their rows. Privacy budgets limit neither."""
+    """Limits of one principal in the store: releases with views, and their rows. Privacy budgets do not limit these."""
 
     releases: int = 20_000
     rows: int = 20_000_000
@@ -253,15 +246,14 @@ class Quota:
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a server. The names with `each` are limits of one principal.
+    """Limits of a server. A name with `each` is a limit of one principal.
 
-    seconds: the time of one statement. release_seconds: the time that a client waits for a release. Afterwards the
-    release goes on, and asking again is free. characters: the length of one statement. rows: the rows of one result.
-    work: rows times parts of a statement that runs without a runner. running, running_each: statements at the same
-    time. runners: processes for statements. sessions, sessions_each: remembered connections of clients. connections:
-    connections that a principal may open in a minute. views_each: private views. kept, kept_each, kept_rows: results
-    that wait for their readers. memory: bytes of the public database. A runner may have a quarter as much, the views
-    half, and the waiting results a quarter.
+    seconds: the time of one statement. release_seconds: the time that a client waits for a release, which goes on
+    afterwards. characters: the length of a statement. rows: the rows of one result. work: rows times parts of a
+    statement without a runner. running: statements at the same time. runners: processes for statements. sessions:
+    remembered connections of clients. connections: new ones of a principal in a minute. views_each: private views.
+    kept: results that wait for their readers. memory: bytes of the public database. A runner may have a quarter as
+    much.
     """
 
     characters: int = 100_000
@@ -283,32 +275,28 @@ class Limits:
 
     @property
     def runner_bytes(self) -> int:
-        """Returns the largest memory of one runner in bytes."""
         return max(128 * 2**20, self.memory // 4)
 
     @property
     def view_bytes(self) -> int:
-        """Returns the largest size of all private views in bytes. One principal's views may take a quarter."""
+        """Returns the largest size of all private views in bytes. One principal's views may take a quarter of this."""
         return self.memory // 2
 
     @property
     def kept_bytes(self) -> int:
-        """Returns the largest size in bytes of all results that wait for their readers."""
         return self.memory // 4
 
     @property
     def kept_bytes_each(self) -> int:
-        """Returns the largest size in bytes of one principal's waiting results."""
         return self.memory // 8
 
     @property
     def result_bytes(self) -> int:
-        """Returns the largest size in bytes of one result that waits for its reader."""
         return self.memory // 16
 
 
 def parse_size(text: str) -> int:
-    """Returns the number of bytes of a size as people write it.
+    """Returns a size in bytes from a text, as people write it.
 
     >>> parse_size("4GB"), parse_size("300 MiB"), parse_size("1.5kB")
     (4000000000, 314572800, 1500)
@@ -326,8 +314,8 @@ def limit_memory(more: int, process: int | None = None) -> bool:
     """Limits a process to `more` bytes beyond its present data. Returns False if the system has no such limit.
 
     The limit counts the process's own data (RLIMIT_DATA of Linux), but no mapped files or reserved address space.
-    Beyond it, the allocation fails in the statement that asks for it. So the system need not kill another process.
-    process: the number of a child, None for this process. The limit cannot be raised later.
+    Beyond the limit, allocations fail in the process itself, so that the system kills no other. process: the number of
+    a child, None for this process. The limit cannot be raised later.
     """
     status = Path(f"/proc/{process or 'self'}/status")
     if not status.is_file() or not hasattr(resource, "prlimit"):

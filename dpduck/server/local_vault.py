@@ -1,4 +1,4 @@
-"""Vault: has the private database, its store and its ledger. Answers principals, and hands out released rows alone."""
+"""Vault: has the private database, its store and its ledger, and gives principals released rows alone."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from dpduck.engine.connection import attach_known, load
-from dpduck.engine.engine import Engine
-from dpduck.engine.functions import OWNER, engine_of, run_call
+from dpduck.database.connection import attach_known, load
+from dpduck.database.database import Database
+from dpduck.database.functions import OWNER, database_of, run_call
 from dpduck.kernel.door import PAID
 from dpduck.kernel.ledger.secrets import SecretsFile
 from dpduck.kernel.rows.reader import SMALL_BUFFER
@@ -53,7 +53,7 @@ SERVED_KINDS = ("view",)
 
 
 class LocalVault:
-    """Vault in this process. The command line runs it in a separate process (see vault_process)."""
+    """Vault in this process. The command line runs one in a separate process (see vault_process)."""
 
     def __init__(
         self,
@@ -80,11 +80,11 @@ class LocalVault:
         self._connection = _open_database(database)
         try:
             load(self._connection, self._files.store, steps=self._note)
-            engine = engine_of(self._connection)
-            if engine is None:
-                raise InternalError("the vault has no engine")
-            self._engine: Engine = engine  # imported with this file: the first question does not wait for it
-            engine.limit_selects(seconds)
+            loaded = database_of(self._connection)
+            if loaded is None:
+                raise InternalError("the vault has no database")
+            self._database: Database = loaded  # imported with this file: the first question does not wait for it
+            loaded.limit_selects(seconds)
             for named in engines:
                 attach_known(self._connection, named)
             self._book = PrincipalBook(SecretsFile.open(self._files.secrets, create=False))
@@ -99,14 +99,14 @@ class LocalVault:
         self._coming: Counter[str] = Counter()
         self._coming_rows: Counter[str] = Counter()
         self._statements: OrderedDict[str, str] = OrderedDict()
-        self._known = AnswerCache(engine.has_copies)
+        self._known = AnswerCache(loaded.has_copies)
 
     def ask(
         self, principal: str, action: str, argument: str | None, seconds: float, ceiling: Ceiling | None = None
     ) -> Reply:
         """Runs a dp function for a principal, whom the server names. The permissions come from the store's secrets.
 
-        ceiling: the price that the principal saw. If the call would cost more, it is refused and nothing is charged.
+        ceiling: the price that the principal saw. A call that would cost more is refused, and nothing is charged.
         """
         self._charging.principal = None
         self._grid.begin()
@@ -122,7 +122,7 @@ class LocalVault:
             return Reply(None, None, str(error))
         self._charging.placed, self._charging.principal = True, principal
         try:
-            answer = run_call(self._engine, caller, action, argument)
+            answer = run_call(self._database, caller, action, argument)
             self._known.put(caller, action, argument, answer.sql, changes)
         except DpduckError as error:
             self._hold(principal)
@@ -134,7 +134,6 @@ class LocalVault:
         return Reply(self._remember_sql(principal, answer.sql), answer.entry)
 
     def _remember_sql(self, principal: str, sql: str) -> str:
-        """Remembers SQL, and returns the key by which `rows` reads its result."""
         key = hmac.new(self._key, f"{principal}\n{sql}".encode(), hashlib.sha256).hexdigest()[:40]
         with self._lock:
             self._statements[key] = sql
@@ -171,26 +170,24 @@ class LocalVault:
                 ) from None
 
     def alive(self) -> bool:
-        """Tells whether DuckDB still answers. After an internal error in any statement, an instance answers no more."""
+        """Tells whether DuckDB still answers. After an internal error in any statement, it never does again."""
         try:
             with self._connection.cursor() as cursor:
                 cursor.execute("SELECT 1")
-        except (duckdb.FatalException, duckdb.InternalException):
-            return False
-        except duckdb.Error:
-            return True
+        except duckdb.Error as error:
+            return not isinstance(error, (duckdb.FatalException, duckdb.InternalException))
         return True
 
     def well(self) -> None:
         """Uses a new thread, DuckDB and the ledger, as each question does. Fails or hangs if one of the three does."""
         threading.Thread(target=len, args=("",)).start()
         self.views()
-        self._engine.ledger.budgets()
+        self._database.ledger.budgets()
 
     def views(self) -> dict[str, str]:
-        """Returns the private views, each with its principal and a mark: first the owner's, then older before newer.
+        """Returns the private views by name, each with 'principal|mark': the owner's first, then older before newer.
 
-        Both are in one text, 'principal|mark'. The mark changes whenever the view's rows may have changed.
+        The mark changes whenever the view's rows may have changed.
         """
         kinds = ", ".join(f"'{kind}'" for kind in SERVED_KINDS)
         with self._connection.cursor() as cursor:
@@ -202,12 +199,11 @@ class LocalVault:
         return {row[0]: row[1] for row in listed}
 
     def view(self, name: str) -> ReleasedRows:
-        """Returns a private view with its comments. They do not name its ledger entry, which is for the owner alone."""
+        """Returns a private view with its comments, without the number of its ledger entry, which is for the owner."""
         rows = self.view_with_entry(name)
         return replace(rows, comment=None if rows.comment is None else LEDGER_ENTRY.sub("", rows.comment))
 
     def view_with_entry(self, name: str) -> ReleasedRows:
-        """Returns a private view with its full comments, which name its ledger entry."""
         table = f"{STORE_NAME}.main.{quote_identifier(name)}"
         with self._connection.cursor() as cursor:
             if name not in self.views():
@@ -227,31 +223,27 @@ class LocalVault:
         )
 
     def end(self) -> None:
-        """Refuses all who wait for a place. Running questions go on to their end."""
         self._places.close()
         self._reading.close()
 
     def owner(self, action: str, argument: str | None) -> ReleasedRows:
-        """Returns the answer to a dp function for the owner, without the grid and the quota."""
+        """Returns the owner's answer of a dp function, without the time grid and the quota."""
         try:
-            sql = run_call(self._engine, OWNER, action, argument).sql
+            sql = run_call(self._database, OWNER, action, argument).sql
         finally:
             self._known.forget()  # the call may have changed a policy
         with self._connection.cursor() as cursor:
             return _fetch_rows(cursor, sql)
 
     def verify(self) -> int:
-        """Reads and verifies the whole ledger again, and returns the number of its entries."""
-        self._engine.ledger.verify()
-        return len(self._engine.ledger.entries())
+        self._database.ledger.verify()
+        return len(self._database.ledger.entries())
 
     def view_records(self) -> ReleasedRows:
-        """Returns the store's records of its private views, for publishing."""
         with self._connection.cursor() as cursor:
             return _fetch_rows(cursor, f"FROM {STORE_NAME}.dpduck.releases WHERE kind = 'view'")
 
     def close(self) -> None:
-        """Closes the database and the store."""
         self._connection.close()
 
     def _note(self, step: str) -> None:
@@ -285,11 +277,11 @@ class LocalVault:
     def _take_room(self, principal: str, rows: int | None) -> int:
         """Takes room in the quota for a release, before its charge. Returns the number of rows that still have room.
 
-        Running releases count, too. rows: 0 if the answers decide the number of rows. Then one row must have room.
-        None returns the number of rows that have room, and takes none.
+        Running releases count, too. rows: 0 if the answers decide the number of rows. Then there must be room for one
+        row. None takes no room.
         """
         with self._lock:  # one at a time, from the check to the entry
-            releases, stored_rows = self._engine.kept_by(principal)
+            releases, stored_rows = self._database.kept_by(principal)
             left = self._quota.rows - stored_rows - self._coming_rows[principal]
             if rows is None:
                 return max(0, left)

@@ -33,7 +33,7 @@ def door_path(files: StoreFiles) -> Path | None:
 
 
 def owner_of_server(files: StoreFiles) -> Owner | None:
-    """Connects to the server that serves a store, as the owner. None if no server serves it."""
+    """Connects to the server that serves a store, as the owner. Returns None if no server serves it."""
     path = door_path(files)
     if path is None or not path.is_socket():
         return None

@@ -1,7 +1,7 @@
 """Owner's access to a running vault: a socket in the file system that only the owner's account can open.
 
-The vault's process listens, not the public one, since clients of this socket may do everything that the owner may.
-Clients are dpduck's own commands. They find the socket beside the store, and use it while the vault has the files open.
+The vault's process listens, not the public one, since clients of this socket may do all that the owner may. These are
+dpduck's own commands, which find the socket beside the store.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from dpduck.engine.macros import UNEXPECTED
+from dpduck.database.macros import UNEXPECTED
 from dpduck.server.runner_process import Message, create_table, pack, unpack
 from dpduck.server.vault import ReleasedRows
 from dpduck.server.vault_messages import rows_from, rows_message
@@ -49,7 +49,6 @@ class OwnerDoor:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def close(self) -> None:
-        """Stops listening."""
         self._path.unlink(missing_ok=True)
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -113,16 +112,13 @@ class Owner:
         self._pipe.close()
 
     def call(self, action: str, argument: str | None) -> ReleasedRows:
-        """Runs a dp function as the owner, and returns its answer."""
         return rows_from(*self._ask("call", action, argument))
 
     def put(self, connection: duckdb.DuckDBPyConnection, name: str, action: str, argument: str | None) -> None:
-        """Creates a table with the answer to a dp function, which runs as the owner."""
         rows = self.call(action, argument)
         create_table(connection, name, list(rows.columns), rows.table)
 
     def verify(self) -> int:
-        """Makes the vault read and verify the whole ledger again, and returns the number of its entries."""
         return int(self._ask("verify")[0]["value"])
 
     def store(self) -> duckdb.DuckDBPyConnection:

@@ -1,7 +1,4 @@
-"""Principals, each with the tables that it may ask about and its share of the budget.
-
-Tokens are stored as hashes alone.
-"""
+"""Principals, each with the tables that it may ask about and its share of the budget. Tokens are stored as hashes."""
 
 from __future__ import annotations
 
@@ -46,12 +43,10 @@ class Principal:
     until: datetime | None = None
 
     def in_force(self, now: datetime | None = None) -> bool:
-        """Tells whether the token is valid at this moment. now: None for the present."""
         return self.until is None or (now or datetime.now(UTC)) <= self.until
 
     @property
     def caller(self) -> Caller:
-        """Returns this principal as a caller of dp(..)."""
         from dpduck.store.cursors import Caller  # noqa: PLC0415 - whoever lists principals needs no database
 
         return Caller(self.name, owner=False, share=self.share, tables=self.tables)
@@ -90,7 +85,6 @@ class PrincipalBook:
         self._change(lambda present: _without(present, name, missing=True))
 
     def all(self) -> tuple[Principal, ...]:
-        """Lists the principals, sorted by name."""
         return _parse_principals(self._kept.get(RECORD))
 
     def named(self, name: str) -> Principal:
@@ -103,7 +97,7 @@ class PrincipalBook:
         )
 
     def authenticate(self, token: str) -> Principal | None:
-        """Returns the principal with this token, None if it is invalid. Compares all hashes, each in constant time."""
+        """Returns the principal with this token, or None. Compares all hashes, each in constant time."""
         token_hash, holder = hash_token(token), None
         for principal in self.all():
             if hmac.compare_digest(principal.token_hash, token_hash):
@@ -151,7 +145,7 @@ def parse_share(text: str) -> Fraction:
 
 
 def _without(present: Sequence[Principal], name: str, *, missing: bool) -> tuple[Principal, ...]:
-    """Returns all principals but the named one. missing: refuse an absent name, and not a present one."""
+    """Returns all principals but the named one. missing: refuses an absent name if True, and a present one if False."""
     is_present = any(principal.name.lower() == name.lower() for principal in present)
     if missing and not is_present:
         raise Refusal(f"there is no principal {name[:80]!r}", accepted=", ".join(p.name for p in present) or "none yet")

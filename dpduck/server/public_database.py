@@ -1,8 +1,8 @@
 """Public database: a locked DuckDB in memory that holds released tables and nothing else, for clients to read.
 
-memory.main: the private views. listing: the part of the catalog that clients may see. answers: results of dp functions
-and of statements in a runner, which only the statement that asked may read. The gate lets no client name these results.
-Statements that run here stream: they scan one table with limited work. All others run in a runner, which may be killed.
+memory.main has the private views, `listing` the part of the catalog that clients may see, and `answers` the results of
+dp functions and runners. Only the statement that asked may read a result. Statements that scan one table with limited
+work run here, and all others in a runner, which may be killed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from contextlib import contextmanager
 
 import duckdb
 
-from dpduck.engine.analyst_macros import install_analyst_macros
-from dpduck.engine.macros import read_macro_files
+from dpduck.database.analyst_macros import install_analyst_macros
+from dpduck.database.macros import read_macro_files
 from dpduck.server.answer_index import NOTHING, AnswerIndex, Size, size_of
 from dpduck.server.inspection import ANSWERS, LISTING, OWN
 from dpduck.server.limits import GivenUp, Limits, never
@@ -86,11 +86,9 @@ class PublicDatabase:
         self._runners = Runners(limits, LOCK)
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """Opens a connection for one reader or one listener."""
         return self._root.cursor()
 
     def close(self) -> None:
-        """Ends every running statement, and drops all tables."""
         self._runners.close()
         self._root.close()
 
@@ -99,7 +97,6 @@ class PublicDatabase:
         self._runners.close()
 
     def processes(self) -> list[int]:
-        """Lists the process numbers of the runners, for watching their memory."""
         return self._runners.processes()
 
     def marks(self) -> Mapping[str, str]:
@@ -107,19 +104,17 @@ class PublicDatabase:
         return dict(self._marks)
 
     def size(self, view: str) -> Size | None:
-        """Returns the size of a private view, None if there is no such view. view: its name in small letters."""
+        """Returns the size of a private view, or None if there is none. view: its name in small letters."""
         return self._sizes.get(view)
 
     def sizes(self) -> Mapping[str, Size]:
-        """Returns the size of each private view, by its name in small letters."""
         return dict(self._sizes)
 
     def answer_size(self, key: str) -> Size:
-        """Returns the size of an answer, NOTHING if it was removed."""
+        """Returns the size of an answer, or NOTHING if it was removed."""
         return self._kept.size(key) or NOTHING
 
     def put_view(self, name: str, mark: str, rows: ReleasedRows) -> None:
-        """Creates or replaces a private view, with its comments."""
         table = f"memory.main.{quote_identifier(name)}"
         with self._lock, self._transaction() as cursor:
             cursor.execute(f"DROP TABLE IF EXISTS {table}")
@@ -132,7 +127,6 @@ class PublicDatabase:
         self._marks[fold(name)], self._sizes[fold(name)] = mark, size_of(rows)
 
     def drop_view(self, name: str) -> None:
-        """Drops a private view."""
         with self._lock, self._transaction() as cursor:
             cursor.execute(f"DROP TABLE IF EXISTS memory.main.{quote_identifier(name)}")
         self._marks.pop(fold(name), None)

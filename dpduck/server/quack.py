@@ -1,8 +1,7 @@
 """Quack listener: DuckDB's own protocol, for the stock shell and every DuckDB client.
 
-Quack calls one function for every connection and one for every statement. The second may return a text, which runs in
-place of the statement. This is how the gate's SQL and its refusals reach the client. If a client sends rows instead of
-a statement, any text would permit them, so the function returns NULL.
+Quack calls one function for every connection and one for every statement. The second returns the SQL that runs in place
+of the statement, which may also raise a refusal.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import duckdb
 from duckdb.func import SPECIAL
 from duckdb.sqltypes import BOOLEAN, VARCHAR
 
-from dpduck.engine.macros import raising_sql
+from dpduck.database.macros import raising_sql
 from dpduck.publish.extensions import load_extension
 from dpduck.server import LOOPBACK, is_taken
 from dpduck.server.audit import Audit
@@ -103,7 +102,6 @@ class QuackListener:
         return self.address
 
     def close(self) -> None:
-        """Stops listening. Running statements are finished."""
         self._forgotten.put(None)
         if self._public is not None:
             with self._public.cursor() as cursor:
@@ -136,7 +134,7 @@ class QuackListener:
         return True
 
     def _authorize(self, session: str | None, text: str | None) -> str | None:
-        """Returns SQL that runs in place of the statement. None if nothing may run: Quack takes NULL as a refusal."""
+        """Returns SQL that runs in place of the statement, or None, which Quack takes as a refusal."""
         try:
             if session is None or text is None or self._sessions is None or self._gate is None:
                 return None
@@ -151,5 +149,5 @@ class QuackListener:
 
 
 def _stands_for_rows(text: str) -> bool:
-    """Tells whether a text is the one that Quack writes for a client's request to insert rows into a table."""
+    """Tells whether Quack wrote this text for a client that sends rows instead of a statement."""
     return text.startswith("INSERT INTO ") and text.endswith(" VALUES (NULL)")

@@ -1,9 +1,7 @@
 """Runner: a process that runs statements of principals over copies of released tables, one at a time.
 
-python runner_process.py, with a socket as its standard input. It imports nothing of dpduck, and has no token, no file
-and no private row. It may be killed at any time. This enforces a statement's limits of time and memory, whatever DuckDB
-does meanwhile. This file also has the format of messages between processes: JSON, and Arrow for rows. A runner
-runs only statements that have passed the gate.
+It imports nothing of dpduck, and has no token, no file and no private row. It may be killed at any time, which enforces
+limits of time and memory whatever DuckDB does. All messages between processes have its format: JSON, Arrow for rows.
 """
 
 from __future__ import annotations
@@ -69,8 +67,9 @@ def create_table(cursor: duckdb.DuckDBPyConnection, name: str, columns: list[tup
 
 
 def shown_sql(sql: str, names: Sequence[str], types: Sequence[str], letters: int, keeps: Callable[[str], bool]) -> str:
-    """Returns a SELECT for display. Columns of types that `keeps` accepts stay unchanged. Others become text, cut to
-    `letters`. names: all columns. types: types of the first columns. Only these columns are shown.
+    """Returns a SELECT for display. Values of types that `keeps` rejects become texts of at most `letters` letters.
+
+    names: all columns. types: types of the first columns. Only these columns are shown.
     """
     parts = []
     for place, (name, kind) in enumerate(zip(distinct(list(names))[: len(types)], types, strict=True)):

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from dpduck.engine.analyst_macros import macros_sql
-from dpduck.engine.macros import read_macro_files
+from dpduck.database.analyst_macros import macros_sql
+from dpduck.database.macros import read_macro_files
 from dpduck.server import runner_process
 from dpduck.server.limits import PROMPT, GivenUp, Limits, Places, limit_memory, never, stand_back
 from dpduck.server.runner_process import Message, pack, unpack
@@ -29,7 +29,7 @@ GRACE = 1.0
 
 KINDNESS, BEHIND = 5, 12
 """Steps of nice for runners, so that they leave the processor to readers. BEHIND is for principals with more than
-limits.PROMPT seconds of recent work. Time limits do not pause. A process cannot go back to fewer steps."""
+limits.PROMPT seconds of recent work. A process cannot go back to fewer steps."""
 
 KILLED = 1.0
 """Seconds of work that a killed runner adds to its principal, since another runner has to be started."""
@@ -44,7 +44,7 @@ _LOOK_AGAIN = 0.1
 
 @dataclass(frozen=True)
 class TableRead:
-    """Table that a statement reads. table: its full name. mark: changes with its rows, "" if no other reads it."""
+    """Table that a statement reads. table: its full name. mark: changes with its rows, "" if nothing else reads it."""
 
     table: str
     mark: str
@@ -80,6 +80,7 @@ class Runners:
         letters: int | None = None,
     ) -> ReleasedRows:
         """Returns the rows of a SELECT over these tables. Refuses it beyond a limit, or if its client has gone.
+
         letters: see shown_sql.
         """
         most: Message = {"seconds": seconds, "rows": rows, "bytes": self._limits.result_bytes, "letters": letters}
@@ -133,7 +134,6 @@ class Runners:
             runner.kill()
 
     def processes(self) -> list[int]:
-        """Lists the process numbers of the runners, so that their memory can be watched."""
         with self._lock:
             return [runner.process.pid for runner in self._all]
 
@@ -175,8 +175,6 @@ class Runners:
         return runner
 
     def _start_a_spare(self) -> None:
-        """Starts an unused runner in another thread, for a later statement."""
-
         def start() -> None:
             runner = None
             with suppress(OSError):
@@ -261,7 +259,7 @@ class _Runner(ChildProcess):
     def asked(
         self, message: Message, seconds: float, prompt: float = math.inf, given_up: GivenUp = never
     ) -> tuple[Message, pa.Table | None]:
-        """Returns the answer to a message. TimeoutError if none comes in time, OSError if the process has ended.
+        """Returns the answer to a message. TimeoutError: none came in time. OSError: the process has ended.
 
         prompt: seconds until the process yields to all others. given_up: tells whether the client has gone.
         """
@@ -278,7 +276,6 @@ class _Runner(ChildProcess):
         return unpack(self.receive(0))
 
     def stand_back(self) -> None:
-        """Makes the process yield the processor to all others from now on."""
         if not self.behind:
             self.behind = True
             stand_back(BEHIND, self.process.pid)

@@ -18,8 +18,6 @@ _MINUTE = 60.0
 
 @dataclass
 class _Session:
-    """Connection of a client: its principal's name, the hash of its token, its start and its last use."""
-
     name: str
     token_hash: str
     began: float
@@ -97,7 +95,6 @@ class Sessions:
         return principal
 
     def end(self, session: str) -> None:
-        """Forgets a connection of any principal."""
         with self._lock:
             if session in self._known:
                 self._forget(session)

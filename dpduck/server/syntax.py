@@ -1,8 +1,7 @@
 """Parses SQL with DuckDB's own parser, writes trees as SQL, and lists the allowed parts of statements.
 
-Parts of served statements are listed by name, and everything else is refused. These lists do not protect private rows,
-since the public database has released tables alone. They keep a client from files, the network, settings, the catalog
-of others' answers, and unbounded memory.
+The lists do not protect private rows, since the public database has released tables alone. They keep a client from
+files, the network, settings, the catalog of others' answers, and unbounded memory.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from dpduck.values.served_functions import TABLE
 
 ONE_SELECT = "one SELECT over private views, dp('..') and its kin"
 DEEPEST = 60
-"""The largest depth of brackets and CASE, so that no parser runs out of stack. _LONGEST_PREFIX limits chains of NOT."""
+"""The largest depth of brackets and CASE, so that no parser runs out of stack."""
 
 _OURS = re.compile(
     r"\s*(SELECT\s+WITH\s+DIFFERENTIAL_PRIVACY|(CREATE|CREATE\s+OR\s+REPLACE|DROP|REFRESH)\s+PRIVATE|"
@@ -33,6 +32,7 @@ _OURS = re.compile(
 _BRACKETS = re.compile(r"[()\[\]{}]|\bcase\b|\bend\b", re.IGNORECASE)
 _PREFIXES = re.compile(r"(?:\bnot\b|[-+~@!*/|&<>=%^]|\s)+", re.IGNORECASE)
 _LONGEST_PREFIX = 1000
+"""The largest number of signs and NOTs in a row, since these are nested, too."""
 
 
 _DESCRIBE = re.compile(
@@ -47,7 +47,7 @@ _COLUMNS = (
 
 
 def in_selects(text: str) -> str:
-    """Rewrites DESCRIBE name and SHOW TABLES as SELECTs over dp_columns, and leaves other texts unchanged.
+    """Rewrites DESCRIBE name and SHOW TABLES as SELECTs over dp_columns. Leaves other texts unchanged.
 
     >>> in_selects("SHOW TABLES")
     'SELECT DISTINCT table_name AS name FROM dp_columns() ORDER BY name'
@@ -96,7 +96,6 @@ class Syntax:
         return _only_query(parsed, text)
 
     def text(self, tree: Tree) -> str:
-        """Writes a parse tree as SQL, in DuckDB's own form."""
         whole = {"error": False, "statements": [{"node": tree, "named_param_map": []}]}
         with self._cursor() as cursor:
             try:
@@ -113,12 +112,8 @@ class Syntax:
         return source
 
     def table(self, catalog: str, schema: str, name: str, alias: str, columns: Sequence[str]) -> Tree:
-        """Returns a named table as a source of rows. columns: aliases of its columns."""
-        source = dict(self._table)
-        source |= {"catalog_name": catalog, "schema_name": schema, "table_name": name, "alias": alias}
-        if "qualified_name" in source:  # in DuckDB 2.0
-            source["qualified_name"] = {"path": [part for part in (catalog, schema, name) if part]}
-        return source | {"column_name_alias": list(columns)}
+        source = self.named(self._table, catalog, schema, name)
+        return source | {"alias": alias, "column_name_alias": list(columns)}
 
     def values(self, expressions: Sequence[Tree], names: Sequence[str], result_sql: str) -> Any:
         """Evaluates constant expressions under these names, and returns the value of `result_sql` over the names."""
@@ -239,25 +234,12 @@ CONSTANT_FUNCTIONS = frozenset(("-", "array_value", "list_value", "row"))
 ROW_FUNCTIONS = frozenset(("range", "generate_series", "unnest"))
 """Table functions that read no table."""
 
-CATALOG_FUNCTIONS = {
-    "duckdb_tables": "tables",
-    "duckdb_views": "views",
-    "duckdb_columns": "columns",
-    "duckdb_schemas": "schemas",
-    "duckdb_databases": "databases",
-}
+CATALOG_FUNCTIONS = {f"duckdb_{name}": name for name in ("tables", "views", "columns", "schemas", "databases")}
 """Table functions that list the catalog for stock clients, each with the view of private views that replaces it."""
 
 CATALOG_TABLES = {
-    ("", "duckdb_tables"): "tables",
-    ("main", "duckdb_tables"): "tables",
-    ("", "duckdb_views"): "views",
-    ("main", "duckdb_views"): "views",
-    ("", "duckdb_columns"): "columns",
-    ("main", "duckdb_columns"): "columns",
-    ("information_schema", "schemata"): "information_schemata",
-    ("information_schema", "tables"): "information_tables",
-    ("information_schema", "columns"): "information_columns",
+    **{(schema, f"duckdb_{name}"): name for schema in ("", "main") for name in ("tables", "views", "columns")},
+    **{("information_schema", name): f"information_{name}" for name in ("schemata", "tables", "columns")},
 }
 
 EXPRESSIONS = frozenset(

@@ -1,7 +1,4 @@
-"""Interface of the vault for the public database, with the values that the two exchange.
-
-The vault itself is local_vault, which runs in a process of its own. This file imports no code that counts.
-"""
+"""Interface of the vault for the public database, with the values that both exchange. Imports no code that counts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Runs the vault in another process, and asks it over a pipe. The public database's process uses this file.
-
-If the vault's process has ended, the next question starts another one.
-"""
+"""Runs the vault in another process, and asks it over a pipe. If the process ends, the next question starts another."""
 
 from __future__ import annotations
 
@@ -39,8 +36,7 @@ IDLE_AFTER = 5.0
 Answer = tuple[Message, pa.Table | None]
 
 
-class _Ended(StoreError):
-    """Error if the process ends during a question."""
+class _Ended(StoreError): ...
 
 
 class VaultProcess:
@@ -76,8 +72,8 @@ class VaultProcess:
     ) -> Reply:
         """Asks a question, and waits up to `seconds` for the answer. A release that takes longer goes on.
 
-        If the process ends during a question, it is asked once more, which pays once at most. Such questions are
-        asked one by one. So if one ends the process again, the others do not fail with it.
+        If the process ends during a question, it is asked once more, which pays once at most. Such questions are asked
+        one by one. So if one ends the process again, the others do not fail with it.
         """
         given = principal, action, argument, seconds, ceiling
         try:
@@ -101,7 +97,7 @@ class VaultProcess:
         return rows_from(*self._call("view", name))
 
     def close(self) -> None:
-        """Ends the process after its running releases. Kills it if they take too long."""
+        """Ends the process after its running releases, or kills it if they take too long."""
         self._closing.set()
         self._end_idle()
         with suppress(OSError), socket.socket(fileno=os.dup(self._vault.pipe.fileno())) as end:
@@ -163,7 +159,7 @@ class VaultProcess:
                 vault.process.kill()
 
     def _begin(self) -> None:
-        """Sends the opening message to the idle process, or to a new one. Does not wait for its answer."""
+        """Sends the opening message to the idle process, or to a new one, without waiting for the answer."""
         idle, self._idle = self._idle, None
         if idle is not None and not idle.alive:
             idle.kill()
@@ -176,7 +172,6 @@ class VaultProcess:
             self._vault.send(self._opening)
 
     def _keep_idle(self) -> None:
-        """Starts an idle process, if there is none."""
         with self._lock:
             if not self._keeps_idle or (self._idle is not None and self._idle.alive):
                 return
@@ -213,7 +208,7 @@ class VaultProcess:
         threading.Thread(target=self._listen, args=(self._vault, self._waiting, self._ended), daemon=True).start()
 
     def _listen(self, vault: ChildProcess, waiting: dict[int, Future[Answer]], ended: threading.Event) -> None:
-        """Gives every answer to the thread that waits for it. At the end of the process, all waiting threads fail."""
+        """Gives every answer to the thread that waits for it. When the process ends, all waiting threads fail."""
         while True:
             try:
                 message, table = unpack(vault.receive(None))

@@ -1,8 +1,8 @@
 """Vault in a process of its own, with a socket as its standard input. The first message names the database.
 
-So a release that is slow, or that ends its process, does not stop readers of released tables. The process that clients
-talk to has no private row. The vault ends when the other end of its pipe is closed, for whatever reason. It finishes
-its running releases first, so that no charge is wasted.
+So a release that is slow, or that ends its process, does not stop readers of released tables, and the process that
+clients talk to has no private row. When the other end of its pipe is closed, the vault finishes its running releases,
+so that no charge is wasted, and ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from dpduck.engine.macros import UNEXPECTED
+from dpduck.database.macros import UNEXPECTED
 from dpduck.server.limits import SWITCH_SECONDS, Quota, TimeGrid, limit_memory, stand_back
 from dpduck.server.local_vault import LocalVault
 from dpduck.server.owner import door_path
@@ -109,7 +109,6 @@ class Crew:
         return True
 
     def wait(self, seconds: float) -> None:
-        """Waits up to `seconds` until all work is done."""
         deadline = time.monotonic() + seconds
         for _ in range(self._threads):
             if not self._free.acquire(timeout=max(0.0, deadline - time.monotonic())):

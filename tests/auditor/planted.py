@@ -12,7 +12,7 @@ import pytest
 
 import dpduck
 from dpduck.auditor.neighbours import CROWDED, SPREAD, UNITS
-from dpduck.engine import engine
+from dpduck.database import database
 from dpduck.kernel import door as of_door
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.noise import draw as drawing
@@ -172,7 +172,7 @@ def _told_in_messages(patch: pytest.MonkeyPatch) -> None:
         rows = catalog._cursor.execute("SELECT count(*) FROM memory.main.visits").fetchall()[0][0]
         raise Refusal(f"none of {rows} rows has that", accepted="a column")
 
-    patch.setattr(engine, "analyse", analyse)
+    patch.setattr(database, "analyse", analyse)
 
 
 def _shape_by_rows(patch: pytest.MonkeyPatch) -> None:

@@ -126,7 +126,7 @@ def test_listings_load_no_engine(name: str, clinic: tuple[Path, dict[str, str]])
     assert "epsilon" in printed
     assert of_packages(modules, ("numpy", "pandas", "pyarrow", "scipy", "sqlglot")) == set()
     stations = ("dpduck.strategies", "dpduck.mechanisms", "dpduck.kernel.door", "dpduck.kernel.noise")
-    assert [name for name in modules if name.startswith((*stations, "dpduck.engine.engine"))] == []
+    assert [name for name in modules if name.startswith((*stations, "dpduck.database.database"))] == []
 
 
 @pytest.mark.parametrize("limit", [20, 45, 60, 78, 200])

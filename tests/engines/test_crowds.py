@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from dpduck.engine.functions import engine_of
+from dpduck.database.functions import database_of
 from dpduck.engines import spark
 from dpduck.kernel.places import orders
 from dpduck.kernel.places.orders import CROWD, Order, Sent, cut_task, first_rows, made_task, read_bytes
@@ -149,7 +149,7 @@ def test_a_crowd_in_joins_and_unions(lake: Lake, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(spark.SparkEngine, "carry", noted)
     lake.same(UNION)
     assert asked[-1].before is not None and asked[-1].key is None
-    loaded = engine_of(lake.con)
+    loaded = database_of(lake.con)
     assert loaded is not None
     # the columns that the statement names, in the order of the table
     sent = Sent(("lake", "db", "lines"), (("person", "BIGINT"), ("kind", "INTEGER"), ("more", "BIGINT")), unit="person")

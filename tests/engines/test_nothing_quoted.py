@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dpduck.engine.functions import engine_of
+from dpduck.database.functions import database_of
 from dpduck.engines import spark
 from dpduck.engines.task import task_of
 from dpduck.kernel.places.orders import Order
@@ -59,7 +59,7 @@ def test_canaries(
     monkeypatch.setattr(spark, "task_of", failing)
     monkeypatch.setattr(spark.SparkEngine, carry_name, telling)
     said = lake.refused(ASK.format("b", "quoted"))
-    loaded = engine_of(lake.con)
+    loaded = database_of(lake.con)
     assert loaded is not None
     key = loaded.ledger.bounding_key
     plans = capfd.readouterr()

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dpduck.engine.functions import engine_of
+from dpduck.database.functions import database_of
 from tests.engines.conftest import Lake
 
 ASK = (
@@ -28,7 +28,7 @@ def crowd(unit: str, count: int) -> pa.Table:
 
 
 def use(lake: Lake, buckets: int) -> None:
-    loaded = engine_of(lake.con)
+    loaded = database_of(lake.con)
     assert loaded is not None
     engine, _ = loaded.engines._engines["lake"]
     loaded.engines._engines["lake"] = engine, buckets

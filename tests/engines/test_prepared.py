@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpduck.engine.functions import engine_of
+from dpduck.database.functions import database_of
 from dpduck.engines import pieces as packed_pieces
 from dpduck.engines.pieces import PIECE, bundle_task, pack_task, packing, rows_name
 from dpduck.engines.prepared import PreparedThere
@@ -49,7 +49,7 @@ def prepare(lake: Lake, *tables: str) -> str:
 
 
 def packs(lake: Lake) -> PreparedThere:
-    loaded = engine_of(lake.con)
+    loaded = database_of(lake.con)
     assert loaded is not None
     return loaded.engines.prepared
 

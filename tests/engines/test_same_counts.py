@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpduck.engine.functions import engine_of
+from dpduck.database.functions import database_of
 from tests.engines.conftest import Lake
 from tests.engines.corpus import POLICY, STATEMENTS, rows
 from tests.test_sql_reference import PAGES
@@ -96,7 +96,7 @@ def test_any_rows(lake: Lake) -> None:
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, refresh = '{}') t, count(*), sum(x) "
         "FROM lake.db.made WHERE x > 0.5 OR try_cast(t AS INTEGER) > 6 OR x IS NULL GROUP BY t"
     )
-    loaded = engine_of(lake.con)
+    loaded = database_of(lake.con)
     assert loaded is not None
     engine = loaded.engines._engines["lake"][0]
     number = 0

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import dpduck
-from dpduck.engine.functions import engine_of
+from dpduck.database.functions import database_of
 from dpduck.engines import spark
 from dpduck.engines.spark import SparkEngine
 from dpduck.engines.tables import EngineTables
@@ -29,7 +29,7 @@ ASK = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) kind, count(*) FRO
 
 
 def engines(lake: Lake) -> EngineTables:
-    loaded = engine_of(lake.con)
+    loaded = database_of(lake.con)
     assert loaded is not None
     return loaded.engines
 

@@ -1,4 +1,4 @@
-"""The frontend on a connection without an engine, which analyses a statement and runs nothing."""
+"""The frontend on a connection without dpduck, which analyses a statement and runs nothing."""
 
 from __future__ import annotations
 

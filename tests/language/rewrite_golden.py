@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 from unittest.mock import patch
 
-from dpduck.engine import engine
+from dpduck.database import database
 from dpduck.language.rows.facts import PublicFacts
 from dpduck.language.select.analyse import Analysis, analyse
 from dpduck.language.statements.kinds import AskStatement
@@ -42,7 +42,7 @@ def _accepted(goldens: list[Golden]) -> list[Golden]:
         return seen[-1]
 
     rewritten = []
-    with open_full_clinic() as clinic, patch.object(engine, "analyse", watched):
+    with open_full_clinic() as clinic, patch.object(database, "analyse", watched):
         for golden in goldens:
             columns = shape(ask(clinic, golden.statement), seen[-1])
             kept = [line for line in golden.expected if line[0] == "plain"]

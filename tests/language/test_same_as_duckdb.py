@@ -8,7 +8,7 @@ import duckdb
 import pytest
 from sqlglot import parse_one
 
-from dpduck.engine import engine
+from dpduck.database import database
 from dpduck.language.rows.facts import PublicFacts
 from dpduck.language.select.analyse import Analysis, analyse
 from dpduck.language.statements.kinds import AskStatement
@@ -62,7 +62,7 @@ def test_accepted(golden: Golden, clinic: duckdb.DuckDBPyConnection, monkeypatch
         seen.append(analyse(statement, facts, more))
         return seen[-1]
 
-    monkeypatch.setattr(engine, "analyse", watched)
+    monkeypatch.setattr(database, "analyse", watched)
     result = ask(clinic, golden.statement)
     expected = dict(golden.expected)
     exact_sql = expected.pop("plain", plain(golden.statement))

@@ -15,9 +15,9 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.engine.analyst_macros import install_analyst_macros
+from dpduck.database.analyst_macros import install_analyst_macros
 from dpduck.kernel.noise.entropy import operating_system_entropy
-from tests.engine.pinned_statements import STATEMENTS as PINNED
+from tests.database.pinned_statements import STATEMENTS as PINNED
 from tests.engines.corpus import OF_PEOPLE
 from tests.engines.corpus import POLICY as LAKE_POLICY
 from tests.engines.corpus import STATEMENTS as LAKE_STATEMENTS

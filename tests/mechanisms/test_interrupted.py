@@ -14,7 +14,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.engine.functions import engine_of
+from dpduck.database.functions import database_of
 from dpduck.kernel.door import Door
 from dpduck.values.errors import InternalError, Interrupted, StoreError
 from tests.support.clinics import Clinic, by, one_line
@@ -44,9 +44,9 @@ def python_hears_ctrl_c() -> Iterator[None]:
 
 def interrupt(clinic: Clinic, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     """Lets the next release be interrupted at a step."""
-    engine = engine_of(clinic.con)
-    assert engine is not None
-    monkeypatch.setattr(engine._releaser, "_steps", CtrlC(step))
+    database = database_of(clinic.con)
+    assert database is not None
+    monkeypatch.setattr(database._releaser, "_steps", CtrlC(step))
 
 
 def stopped(clinic: Clinic, statement: str) -> str:
@@ -124,8 +124,8 @@ def test_a_query_that_duckdb_interrupts(clinic: Clinic, monkeypatch: pytest.Monk
 
 def test_another_charge_is_not_taken_up(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
     """An entry of less, or of another mechanism, opens no door. Nothing is counted."""
-    engine = engine_of(clinic.con)
-    assert engine is not None
+    database = database_of(clinic.con)
+    assert database is not None
     clinic.dp(by("sex", epsilon="0.5"))
     entry = clinic.value("SELECT max(id) FROM dp_ledger()")
     interrupt(clinic, monkeypatch, "after the count")
@@ -134,8 +134,8 @@ def test_another_charge_is_not_taken_up(clinic: Clinic, monkeypatch: pytest.Monk
     clinic.rows(f"UPDATE private.dpduck.unanswered SET ledger_id = {entry}")
     charged = clinic.charges()
     assert "the release failed after its charge" in stopped(clinic, by("sex")), "that entry has had its answer"
-    monkeypatch.setattr(engine.ledger, "times_begun", lambda _: 1)
-    engine._releaser._failed.clear()
+    monkeypatch.setattr(database.ledger, "times_begun", lambda _: 1)
+    database._releaser._failed.clear()
     clinic.rows("DELETE FROM private.dpduck.failures")
     clinic.rows(f"INSERT INTO private.dpduck.unanswered (digest, ledger_id) SELECT digest, {entry} FROM noted")
     assert "asks cost more than the statement; nothing was charged" in stopped(clinic, by("sex"))
@@ -222,9 +222,9 @@ def test_two_copies_at_work_give_one_answer(
         if name == "after the noise":
             assert len(first.dp(by("age"))) == 10
 
-    engine = engine_of(second.con)
-    assert engine is not None
-    monkeypatch.setattr(engine._releaser, "_steps", overtaken)
+    database = database_of(second.con)
+    assert database is not None
+    monkeypatch.setattr(database._releaser, "_steps", overtaken)
     assert "is not kept" in stopped(second, by("age"))
     for _ in range(2):
         assert "the release failed after its charge" in stopped(second, by("age"))

@@ -14,8 +14,8 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.engine import functions, macros, registered
-from dpduck.engine.functions import OWNER, engine_of
+from dpduck.database import functions, macros, registered
+from dpduck.database.functions import OWNER, database_of
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.mechanisms.cubes import measure as release_module
@@ -160,7 +160,7 @@ def test_no_planted_value_in_any_object(planted: Clinic) -> None:
         planted.refused(statement)
     gc.collect()
     assert not [found for found in gc.get_objects() if isinstance(found, ExactCounts)]
-    for found in reachable(list(registered._ENGINES.values())):
+    for found in reachable(list(registered._DATABASES.values())):
         if isinstance(found, (str, bytes, int)):
             clean(str(found))
 
@@ -248,12 +248,12 @@ def test_a_failure_after_the_charge_has_one_fixed_text(
 
 def test_the_error_of_a_failed_release_has_no_context(planted: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even suppressed: `from None` would leave the quoting error as its context."""
-    engine = list(registered._ENGINES.values())[-1].whole()
+    database = list(registered._DATABASES.values())[-1].whole()
     for place in FAILURES:
         with monkeypatch.context() as patch:
             break_at(patch, place, ValueError)
             with pytest.raises(ReleaseFailed) as caught:
-                engine.run(by("sex", more=f"refresh = '{place}'"), functions.OWNER)
+                database.run(by("sex", more=f"refresh = '{place}'"), functions.OWNER)
         assert caught.value.__context__ is None and caught.value.__cause__ is None
 
 
@@ -291,7 +291,7 @@ def test_an_unexpected_failure_before_the_charge_is_told_in_one_line(
     planted: Clinic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A defect of ours quotes nothing either, and charges nothing."""
-    monkeypatch.setattr("dpduck.engine.engine.analyse", quoting(ValueError))
+    monkeypatch.setattr("dpduck.database.database.analyse", quoting(ValueError))
     message = planted.refused(by("sex"))
     assert message == macros.UNEXPECTED
 
@@ -349,10 +349,10 @@ def test_a_charge_without_an_answer_is_answered_once(clinic_file: Path, open_cli
     def interrupted(text: str) -> None:
         with duckdb.connect(str(clinic_file)) as connection:
             dpduck.load(connection, steps=ending)
-            engine = engine_of(connection)
-            assert engine is not None
+            database = database_of(connection)
+            assert database is not None
             with pytest.raises(KeyboardInterrupt):
-                engine.run(text, OWNER)
+                database.run(text, OWNER)
 
     for text in (by("age"), by("ward")):
         interrupted(text)
@@ -374,11 +374,11 @@ def test_a_charge_without_an_answer_is_answered_once(clinic_file: Path, open_cli
 def test_an_entry_pays_for_its_own_bill_alone(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
     """An entry for less, or for something else, opens no door."""
     clinic.dp(by("sex", epsilon="0.01"))
-    engine = engine_of(clinic.con)
-    assert engine is not None
-    entry = engine.ledger.last_entry()
-    engine._releases.asked = lambda _digest: RequestOutcome(unanswered=entry)  # type: ignore[method-assign,assignment]
-    monkeypatch.setattr(engine.ledger, "times_begun", lambda _: 1)
+    database = database_of(clinic.con)
+    assert database is not None
+    entry = database.ledger.last_entry()
+    database._releases.asked = lambda _digest: RequestOutcome(unanswered=entry)  # type: ignore[method-assign,assignment]
+    monkeypatch.setattr(database.ledger, "times_begun", lambda _: 1)
     assert clinic.refused(by("ward", epsilon="0.5")) == "the asks cost more than the statement; nothing was charged"
     assert clinic.charges() == 1
 

@@ -237,7 +237,7 @@ def test_a_worker_is_started_for_an_expression_alone(monkeypatch: pytest.MonkeyP
             super().__init__(*words)
 
     monkeypatch.setattr(workers, "Worker", Counted)
-    for module in ("dpduck.engine.engine", "dpduck.kernel.counting.exact"):
+    for module in ("dpduck.database.database", "dpduck.kernel.counting.exact"):
         monkeypatch.setattr(f"{module}.Workers", Workers)
     monkeypatch.setattr(release, "SandboxAnswers", SandboxAnswers)
     with dpduck.connect() as fresh:

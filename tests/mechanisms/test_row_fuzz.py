@@ -145,7 +145,7 @@ def with_faulty_functions() -> Iterator[None]:
         patch.setattr(Sandbox, "cursor", cursor)
         patch.setattr(workers, "ROW_SECONDS", 0.3)
         patch.setattr("dpduck.kernel.worker.program.with_results_of_their_own", lambda sql: sql.replace("try(", "("))
-        for module in ("dpduck.engine.engine", "dpduck.kernel.counting.exact"):
+        for module in ("dpduck.database.database", "dpduck.kernel.counting.exact"):
             patch.setattr(f"{module}.Workers", Pool)
         yield
     pool.close()

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from dpduck.engine import registered
+from dpduck.database import registered
 from dpduck.store.cursors import Caller
 from dpduck.values.errors import PermissionRefusal
 from dpduck.values.privacy import Budget, Charge
@@ -87,11 +87,11 @@ def test_a_principals_release_is_priced(visits: Clinic) -> None:
     """New releases alone are checked, before the charge. Asking again for a released answer is free."""
     visits.dp(PURE.replace("MIN EPSILON 0.01", "EXPECT ROWS 1000"))
     alice, tiny = Caller("alice", owner=False), COUNT.format("epsilon = 1e-9")
-    engine = list(registered._ENGINES.values())[-1].whole()
+    database = list(registered._DATABASES.values())[-1].whole()
     with pytest.raises(PermissionRefusal, match="a principal's statement costs at least"):
-        engine.run(tiny, alice)
+        database.run(tiny, alice)
     assert visits.charges() == 0
     visits.dp(tiny)
-    assert "SELECT" in engine.run(tiny, alice)
-    assert "SELECT" in engine.run(COUNT.format("epsilon = 0.001"), alice)
+    assert "SELECT" in database.run(tiny, alice)
+    assert "SELECT" in database.run(COUNT.format("epsilon = 0.001"), alice)
     assert visits.charges() == 2

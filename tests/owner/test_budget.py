@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from dpduck.engine.functions import engine_of
+from dpduck.database.functions import database_of
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.store.cursors import Caller
 from dpduck.values.accounting import rho_of, rho_of_laplace
@@ -122,16 +122,16 @@ def test_a_budget_is_shown_as_it_was_declared(open_clinic: OpenClinic) -> None:
 def test_a_principal_sees_their_own_share(clinic: Clinic) -> None:
     """With a fifth of epsilon = 10, and 1 spent by somebody else, a share is 2, nothing spent and 2 left. A share shows
     no more left than the whole budget has."""
-    engine = engine_of(clinic.con)
-    assert engine is not None
+    database = database_of(clinic.con)
+    assert database is not None
     bob = Caller("bob", owner=False, share=Fraction(1, 5))
     clinic.dp(by("sex", epsilon="1"))
     listed = "SELECT budget, spent, remaining, share FROM ({})"
-    assert clinic.rows(listed.format(engine.budget(bob))) == [(2.0, 0.0, 2.0, 0.2)]
-    engine.run(by("ward", epsilon="1.5"), bob)
-    assert clinic.rows(listed.format(engine.budget(bob))) == [(2.0, 1.5, 0.5, 0.2)]
+    assert clinic.rows(listed.format(database.budget(bob))) == [(2.0, 0.0, 2.0, 0.2)]
+    database.run(by("ward", epsilon="1.5"), bob)
+    assert clinic.rows(listed.format(database.budget(bob))) == [(2.0, 1.5, 0.5, 0.2)]
     clinic.dp(by("age", epsilon="7.25"))
-    assert clinic.rows(listed.format(engine.budget(bob))) == [(2.0, 1.5, 0.25, 0.2)]
+    assert clinic.rows(listed.format(database.budget(bob))) == [(2.0, 1.5, 0.25, 0.2)]
 
 
 def test_the_price_of_an_answer_is_within_its_reach(clinic: Clinic) -> None:

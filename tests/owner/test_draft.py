@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpduck
-from dpduck.engine import about
+from dpduck.database import about
 from dpduck.kernel.rows import reader
 from dpduck.language.statements.kinds import CreatePolicy
 from dpduck.language.statements.parse import parse_statement

@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.engine.functions import engine_of
+from dpduck.database.functions import database_of
 from dpduck.kernel.door import Bill, open_door
 from dpduck.values.errors import InternalError
 from dpduck.values.periods import Period, Periods
@@ -338,5 +338,5 @@ def test_a_version_without_periods_fails_on_their_policies(clinic: Clinic) -> No
     column = "json_extract(definition, '$.unit')"
     ((written,),) = clinic.rows(f"SELECT {column}::VARCHAR FROM private.dpduck.policies WHERE active")
     assert len(json.loads(written)) == 5
-    policy = engine_of(clinic.con)._policies  # type: ignore[union-attr]
+    policy = database_of(clinic.con)._policies  # type: ignore[union-attr]
     assert [one.unit.period for one in policy.policies()] == [Period("MONTH", "came")]

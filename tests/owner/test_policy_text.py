@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpduck
-from dpduck.engine.functions import engine_of
+from dpduck.database.functions import database_of
 from dpduck.language.rows.facts import Policy
 from dpduck.language.text.names import TableName
 from dpduck.owner.policy_text import name_text
@@ -55,9 +55,9 @@ def shop(policies: list[str] | tuple[str, ...]) -> duckdb.DuckDBPyConnection:
 
 
 def store_of(connection: duckdb.DuckDBPyConnection) -> PolicyStore:
-    engine = engine_of(connection)
-    assert engine is not None
-    return engine._policies
+    database = database_of(connection)
+    assert database is not None
+    return database._policies
 
 
 def policies_of(connection: duckdb.DuckDBPyConnection) -> list[Policy]:

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.engine.functions import engine_of
+from dpduck.database.functions import database_of
 from dpduck.language.statements.kinds import CreatePolicy
 from dpduck.language.statements.parse import parse_statement
 from dpduck.store.policies import policy_from_text, policy_to_text
@@ -116,9 +116,9 @@ def test_the_statement_that_is_shown_makes_the_policy_again(clinic: Clinic) -> N
 
 def test_a_policy_as_text(clinic: Clinic) -> None:
     """The store writes the columns as a sixth part of the unit, on which earlier versions fail."""
-    engine = engine_of(clinic.con)
-    assert engine is not None
-    (policy,) = engine.about.policies.policies()
+    database = database_of(clinic.con)
+    assert database is not None
+    (policy,) = database.about.policies.policies()
     text = policy_to_text(policy)
     assert policy_from_text(text) == policy
     assert json.loads(text)["unit"] == [KEY, "", 4, None, None, ["household", "survey"]]

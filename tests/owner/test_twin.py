@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import dpduck
 from dpduck.commands.command_line import main
-from dpduck.engine.functions import OWNER, engine_of
+from dpduck.database.functions import OWNER, database_of
 from dpduck.kernel.rows import reader, scan
 from dpduck.values.sqltypes import NAMES, sql_type
 from tests.owner.test_policy_text import POLICIES, shop
@@ -102,13 +102,13 @@ def test_every_type_has_made_up_values() -> None:
 
 def test_its_making_reads_nothing(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without reader, scan or rows the SQL of a twin is the same, and names no table."""
-    engine = engine_of(clinic.con)
-    assert engine is not None
-    before = engine.about.twin('["visits", 100]', OWNER)
+    database = database_of(clinic.con)
+    assert database is not None
+    before = database.about.twin('["visits", 100]', OWNER)
     clinic.con.execute("DELETE FROM visits")
     for module, name in ((reader, "columns"), (scan, "scanned")):
         monkeypatch.setattr(module, name, None, raising=False)
-    assert engine.about.twin('["visits", 100]', OWNER) == before
+    assert database.about.twin('["visits", 100]', OWNER) == before
     assert "visits" not in before and before.count(" FROM ") == 1 and before.endswith("FROM range(100) AS made_up(i)")
     charges = clinic.charges()
     assert clinic.value("SELECT count(*) FROM dp_twin('visits', 100)") == 100

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dpduck.auditor.neighbours import require_engine
-from dpduck.engine.functions import OWNER
+from dpduck.auditor.neighbours import require_database
+from dpduck.database.functions import OWNER
 from dpduck.mechanisms.registry import MECHANISMS, mechanism_of, of_statements
 from dpduck.publish import checker
 from tests.publish.test_certify import Bundle, sealed
@@ -97,9 +97,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for statement in (*POLICIES, *ASKED.values()):
             con.execute("FROM dp($1)", [statement]).fetchall()
         con.execute("FROM dp_ask('asked', ['z1', 'z2'])").fetchall()
-        engine = require_engine(con)
+        database = require_database(con)
         others = [anew(text) for text in RELEASES.values() if "PRIVATE STREAM" not in text]
-        names = {mechanism_of(engine.question_of(text, OWNER)[0]).name for text in others}
+        names = {mechanism_of(database.question_of(text, OWNER)[0]).name for text in others}
         assert names == {one.name for one in (*MECHANISMS, *of_statements())}, "streams are beside the registry"
     return folder / "bundle"
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpduck
-from dpduck.auditor.neighbours import require_engine
+from dpduck.auditor.neighbours import require_database
 from dpduck.kernel.ledger.budgets import for_person
 from dpduck.publish import checker
 from dpduck.store.cursors import Caller
@@ -376,7 +376,7 @@ def test_a_certificate_in_sql_is_that_of_the_bundle(written: Path, bundle: Bundl
             found = dict(con.execute("FROM dp_certificate('AGES')").fetchall())
             answer = dict(con.execute("FROM dp_certificate('release_2')").fetchall())
             analyst = Caller("alice", owner=False)
-            told = require_engine(con)
+            told = require_database(con)
             with pytest.raises(Refusal, match="no private view"):
                 told.about.certificate("release_2", analyst)
             assert "ages" in told.about.certificate("ages", analyst)
@@ -395,7 +395,7 @@ def test_a_reader_sees_of_a_certificate_what_dp_releases_shows() -> None:
     """Statements, answers and numbers in the ledger stay with the asker, also where readers share paid answers."""
     with dpduck.connect() as con:
         con.execute("CREATE TABLE visits AS SELECT range // 4 AS person, range % 2 AS sex FROM range(40)")
-        engine, anna = require_engine(con), Caller("anna", owner=False, share=Fraction(1, 2))
+        database, anna = require_database(con), Caller("anna", owner=False, share=Fraction(1, 2))
         count = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {}) sex, count(*) AS n FROM visits {}GROUP BY sex"
         view = "CREATE PRIVATE VIEW {} OPTIONS (epsilon = 1) AS SELECT sex, count(*) AS n FROM visits {}GROUP BY sex"
         policy = "(PRIVACY UNIT person MAX ROWS 4, BUDGET (epsilon = 50), DOMAIN sex IN (0, 1))"
@@ -403,13 +403,13 @@ def test_a_reader_sees_of_a_certificate_what_dp_releases_shows() -> None:
             con.execute("FROM dp(?)", [text]).fetchall()
         con.execute("FROM dp(?)", [count.format("2", "WHERE person <> 12 ")]).fetchall()
         for text in (count.format("3", ""), view.format("mine", ""), view.format("shared", "WHERE person <> 4711 ")):
-            engine.run(text, anna)
+            database.run(text, anna)
 
         def told(name: str, caller: Caller | None = None) -> dict[str, Any]:
-            sql = engine.about.certificate(name, caller or Caller("owner", owner=True))
+            sql = database.about.certificate(name, caller or Caller("owner", owner=True))
             return dict(con.execute(sql).fetchall())
 
-        releases = {row[0]: row for row in con.execute(engine.list_releases(anna)).fetchall()}
+        releases = {row[0]: row for row in con.execute(database.list_releases(anna)).fetchall()}
         assert sorted(releases) == ["mine", "release_4", "release_5", "shared", "theirs"]
         for name, (_, statement, *_, number) in releases.items():
             found = told(name, anna)

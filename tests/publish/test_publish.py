@@ -16,7 +16,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.engine.macros import list_macro_names
+from dpduck.database.macros import list_macro_names
 from dpduck.kernel.ledger.secrets import SecretsFile
 from dpduck.publish.directories import swap_directories
 from dpduck.publish.publish import publish

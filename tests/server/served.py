@@ -82,7 +82,7 @@ class Served:
         """Everything that was spent, as the owner sees it."""
         vault = self.service.vault
         assert isinstance(vault, LocalVault)
-        return [(entry.id, entry.principal, entry.epsilon) for entry in vault._engine.ledger.entries()]
+        return [(entry.id, entry.principal, entry.epsilon) for entry in vault._database.ledger.entries()]
 
     def audited(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.log.read_text(encoding="utf-8").splitlines()]

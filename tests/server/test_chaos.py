@@ -27,7 +27,7 @@ from click.testing import CliRunner
 
 import dpduck
 from dpduck.commands.command_line import main
-from dpduck.engine.connection import verify_store
+from dpduck.database.connection import verify_store
 from dpduck.kernel.ledger.secrets import SecretsFile
 from dpduck.publish.extensions import load_extension
 from dpduck.server.principals import PrincipalBook

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 import dpduck
-from dpduck.engine.connection import verify_store
+from dpduck.database.connection import verify_store
 from dpduck.kernel.ledger.copies import POSITION
 from dpduck.server import idle_vault, vault_client
 from dpduck.server.gate import open_service

@@ -19,7 +19,7 @@ import pytest
 
 import dpduck
 from dpduck.commands.listening import BESIDE
-from dpduck.engine.connection import verify_store
+from dpduck.database.connection import verify_store
 from dpduck.publish.extensions import load_extension
 from dpduck.server.limits import Limits, parse_size
 from dpduck.server.runners import BESIDE as BESIDE_RUNNER

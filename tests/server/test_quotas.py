@@ -268,20 +268,20 @@ def test_a_select_around_released_answers_has_a_clock(served: Served) -> None:
     """A SELECT or a view that would run for hours is refused, in a line that says that the answers are stored."""
     vault, heavy = served.service.vault, "SELECT sum(hash(a.range)) AS n FROM range(3000000000000) AS a"
     assert isinstance(vault, LocalVault)
-    engine, seconds = vault._engine, vault._seconds
+    database, seconds = vault._database, vault._seconds
     served.rows("bob", count("sex", "0.003"))
     try:
         vault._seconds, vault._statements["slow"] = 0.3, heavy
         with pytest.raises(Refusal, match="the SELECT takes too long over the released answers, which are kept"):
             vault.rows("bob", "slow", 10, 2**20)
-        engine.limit_selects(0.3)
-        slow = replace(engine._releases.all()[0][0], name="slow", kind="view")
+        database.limit_selects(0.3)
+        slow = replace(database._releases.all()[0][0], name="slow", kind="view")
         with pytest.raises(duckdb.InterruptException):
-            engine._releases.put_views([(slow, heavy)], False)
-        assert not engine._releases.taken("slow")
+            database._releases.put_views([(slow, heavy)], False)
+        assert not database._releases.taken("slow")
     finally:
         vault._seconds = seconds
-        engine.limit_selects(seconds)
+        database.limit_selects(seconds)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpduck.engine.macros import list_macro_names
+from dpduck.database.macros import list_macro_names
 from dpduck.server import syntax
 from dpduck.server.flight.listener import FlightListener
 from dpduck.server.limits import Limits
@@ -145,14 +145,14 @@ def test_a_known_answer_needs_no_work(tmp_path: Path, own_state: Path, monkeypat
     vault = opened.service.vault
     assert isinstance(vault, LocalVault)
     looked: list[str] = []
-    run = vault._engine.run
+    run = vault._database.run
 
     def counted(text: str, caller: Caller) -> str:
         looked.append(caller.name)
         return run(text, caller)
 
-    monkeypatch.setattr(vault._engine, "run", counted)
-    monkeypatch.setattr(vault._engine._copies, "write", lambda name, values_sql: None)  # as if its values were many
+    monkeypatch.setattr(vault._database, "run", counted)
+    monkeypatch.setattr(vault._database._copies, "write", lambda name, values_sql: None)  # as if its values were many
     try:
         first = opened.rows("bob", count("ward", "0.01"))
         with vault._places.place("bob", 60):
@@ -161,7 +161,7 @@ def test_a_known_answer_needs_no_work(tmp_path: Path, own_state: Path, monkeypat
         assert looked == ["bob"]
         assert opened.rows("alice", count("ward", "0.01")) == first and looked == ["bob", "alice"], "she may not ask"
         for number in range(70):  # more than copies are kept: the copy that was read goes, the store has the answer
-            vault._engine._copies.add(f"release_{1000 + number}", "(SELECT 1)", 1)
+            vault._database._copies.add(f"release_{1000 + number}", "(SELECT 1)", 1)
         assert opened.rows("bob", count("ward", "0.01")) == first and len(looked) == 3
         assert opened.rows("bob", count("ward", "0.01")) == first and len(looked) == 3
         vault.owner("run", "ALTER PRIVACY POLICY ON visits NEW EPOCH")

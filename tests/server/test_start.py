@@ -26,7 +26,7 @@ ENGINE = (
     "dpduck.kernel.noise",
     "dpduck.strategies",
     "dpduck.mechanisms",
-    "dpduck.engine.engine",
+    "dpduck.database.database",
 )
 """What plans, counts and adds noise: all of it is the vault's."""
 
@@ -79,8 +79,9 @@ def test_an_idle_vault_holds_nothing(tmp_path: Path) -> None:
 def test_the_engine_is_imported_when_it_is_asked_for() -> None:
     """`import dpduck` alone is quick. An unknown name is refused as anywhere."""
     asked = (
-        "import dpduck, sys; before = 'dpduck.engine' in sys.modules or 'connect' not in dir(dpduck); dpduck.connect; "
-        "print(before, 'dpduck.engine.connection' in sys.modules, hasattr(dpduck, 'disconnect'))"
+        "import dpduck, sys; before = 'dpduck.database' in sys.modules or 'connect' not in dir(dpduck); "
+        "dpduck.connect; "
+        "print(before, 'dpduck.database.connection' in sys.modules, hasattr(dpduck, 'disconnect'))"
     )
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True", "False"]
@@ -91,7 +92,7 @@ def test_scipy_is_imported_part_by_part_when_it_is_used() -> None:
     asked = "import dpduck.server.vault_process, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     modules = done.stdout.split()
-    assert "dpduck.engine.engine" in modules
+    assert "dpduck.database.database" in modules
     assert {"scipy.sparse", "scipy.linalg", "scipy.optimize", "scipy.special"} & set(modules) == set()
 
 

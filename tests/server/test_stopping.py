@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from dpduck.engine.connection import verify_store
+from dpduck.database.connection import verify_store
 from dpduck.server.limits import Limits
 from dpduck.server.quack import QuackListener
 from dpduck.values.errors import Refusal

@@ -64,7 +64,7 @@ def test_a_failure_after_the_charge_comes_on_the_grid(tmp_path: Path, own_state:
     try:
         vault = opened.service.vault
         assert isinstance(vault, LocalVault)
-        monkeypatch.setattr(vault._engine._releases, "put_table", lambda *_: 1 / 0)
+        monkeypatch.setattr(vault._database._releases, "put_table", lambda *_: 1 / 0)
         reply = vault.ask("bob", "run", count("sex", "0.02")[len("FROM dp($ask$ ") : -len(" $ask$)")], 600)
         assert reply.charged is not None and "after its charge" in str(reply.refused)
         assert len(clock.slept) == 1 and clock.offset > FLOOR - 30

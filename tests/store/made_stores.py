@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.engine.functions import engine_of
+from dpduck.database.functions import database_of
 from dpduck.store.cursors import Caller
 from tests.support.clinics import Clinic
 
@@ -28,10 +28,10 @@ def made_store(
             clinic = Clinic(connection)
             clinic.fill()
             clinic.protect()
-            engine = engine_of(connection)
-            assert engine is not None
+            database = database_of(connection)
+            assert database is not None
             for statement in statements:
-                connection.execute(engine.run(statement, caller or Caller("owner", owner=True)))
+                connection.execute(database.run(statement, caller or Caller("owner", owner=True)))
     store = folder / "clinic_private.duckdb"
     if change is not None:
         with duckdb.connect(str(store)) as opened:

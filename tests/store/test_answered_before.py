@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import dpduck
-from dpduck.engine.functions import engine_of
+from dpduck.database.functions import database_of
 from dpduck.store.cursors import Caller
 from dpduck.store.policies import PolicyStore
 from dpduck.store.terms import MOST_TERMS, PolicyTerms, as_answered
 from dpduck.values.errors import PermissionRefusal
-from tests.engine.pinned_statements import STORE, answer, releases
+from tests.database.pinned_statements import STORE, answer, releases
 from tests.support.clinics import CHARGES, Clinic
 
 POLICY = """CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 4,
@@ -107,11 +107,11 @@ def test_a_principal_reads_what_was_paid(clinic: Clinic) -> None:
     """A served principal under a new limit gets the stored answer, and no other."""
     for change in CHANGES:
         alter(clinic, f"SET {change}")
-    engine = engine_of(clinic.con)
-    assert engine is not None
+    database = database_of(clinic.con)
+    assert database is not None
     anna = Caller("anna", owner=False, tables=("memory.main.visits",))
     text, before = STATEMENTS["count"], clinic.charges()
-    assert sorted(clinic.rows(engine.run(text, anna))) == sorted(clinic.dp(text))
+    assert sorted(clinic.rows(database.run(text, anna))) == sorted(clinic.dp(text))
     assert clinic.charges() == before
 
 
@@ -220,6 +220,6 @@ def test_few_earlier_terms_are_looked_at() -> None:
         con.execute("FROM dp(?)", [policy]).fetchall()
         for rows in range(MOST_TERMS + 9):
             con.execute("FROM dp(?)", [f"ALTER PRIVACY POLICY ON v SET EXPECT ROWS {100 + rows}"]).fetchall()
-        engine = engine_of(con)
-        assert engine is not None
-        assert len(engine._policies.earlier()) == MOST_TERMS
+        database = database_of(con)
+        assert database is not None
+        assert len(database._policies.earlier()) == MOST_TERMS

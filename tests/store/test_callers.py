@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import pytest
 
-from dpduck.engine.engine import Engine
-from dpduck.engine.functions import engine_of
+from dpduck.database.database import Database
+from dpduck.database.functions import database_of
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.store.cursors import Caller
 from dpduck.values.errors import BudgetRefusal, PermissionRefusal, Refusal
@@ -29,28 +29,28 @@ OWNER_STATEMENTS = (
 
 
 @pytest.fixture
-def engine(clinic: Clinic) -> Engine:
-    found = engine_of(clinic.con)
+def database(clinic: Clinic) -> Database:
+    found = database_of(clinic.con)
     assert found is not None
     return found
 
 
-def test_owner_statements_are_refused_by_role(engine: Engine, clinic: Clinic) -> None:
+def test_owner_statements_are_refused_by_role(database: Database, clinic: Clinic) -> None:
     """Policies, budgets, epochs and public declarations are for the owner alone, inside dp() too."""
     before = clinic.rows("FROM dp_policies()"), clinic.rows("FROM dp_ledger()")
     for statement in OWNER_STATEMENTS:
         with pytest.raises(PermissionRefusal, match="the data owner's"):
-            engine.run(statement, ALICE)
+            database.run(statement, ALICE)
     assert (clinic.rows("FROM dp_policies()"), clinic.rows("FROM dp_ledger()")) == before
 
 
-def test_the_owners_exact_facts_are_refused_by_role(engine: Engine) -> None:
+def test_the_owners_exact_facts_are_refused_by_role(database: Database) -> None:
     """dp_check shows exact figures, and is for the owner alone."""
     with pytest.raises(PermissionRefusal):
-        engine.about.check("visits", ALICE)
+        database.about.check("visits", ALICE)
 
 
-def test_a_typo_is_met_with_names_of_ones_own_alone(engine: Engine, clinic: Clinic) -> None:
+def test_a_typo_is_met_with_names_of_ones_own_alone(database: Database, clinic: Clinic) -> None:
     """The nearest name in a message is of a table that the caller may ask about, or of a public one."""
     asked = by("sex").replace("visits", "visist")
     for tables, told in (
@@ -59,33 +59,35 @@ def test_a_typo_is_met_with_names_of_ones_own_alone(engine: Engine, clinic: Clin
         (("wards",), "'visist'; accepted: a table with"), ((), "'visist'; accepted: a table with"),
     ):  # fmt: skip
         with pytest.raises(Refusal) as caught:
-            engine.run(asked, Caller("bob", owner=False, tables=tables))
+            database.run(asked, Caller("bob", owner=False, tables=tables))
         assert told in str(caught.value)
 
 
 @pytest.mark.parametrize("tables", [("wards",), (), ("other.visits",)])
-def test_a_table_that_is_not_the_callers_is_refused(engine: Engine, clinic: Clinic, tables: tuple[str, ...]) -> None:
+def test_a_table_that_is_not_the_callers_is_refused(
+    database: Database, clinic: Clinic, tables: tuple[str, ...]
+) -> None:
     """Asking about another's table is refused before the charge, and before the cache could answer."""
     caller = Caller("bob", owner=False, tables=tables)
     for released in (False, True):
         if released:
-            engine.run(by("sex"), ALICE)
+            database.run(by("sex"), ALICE)
         before = clinic.charges()
         for statement in (by("sex"), f"CREATE PRIVATE VIEW mine OPTIONS (epsilon = 1) AS {plain('sex')}"):
             with pytest.raises(PermissionRefusal, match="bob may not ask about 'visits'"):
-                engine.run(statement, caller)
+                database.run(statement, caller)
         assert clinic.charges() == before
 
 
 @pytest.mark.parametrize("tables", [("visits",), ("VISITS",), ("main.visits",), ("memory.main.visits",), None])
-def test_a_table_that_is_the_callers_is_answered(engine: Engine, tables: tuple[str, ...] | None) -> None:
+def test_a_table_that_is_the_callers_is_answered(database: Database, tables: tuple[str, ...] | None) -> None:
     """The table may be named with its schema and database, and the answer of another caller is free."""
-    engine.run(by("sex"), ALICE)
-    assert "SELECT" in engine.run(by("sex"), Caller("bob", owner=False, tables=tables))
+    database.run(by("sex"), ALICE)
+    assert "SELECT" in database.run(by("sex"), Caller("bob", owner=False, tables=tables))
 
 
 def test_the_releaser_asks_too(
-    engine: Engine, clinic: Clinic, monkeypatch: pytest.MonkeyPatch, open_clinic: Callable[..., Clinic]
+    database: Database, clinic: Clinic, monkeypatch: pytest.MonkeyPatch, open_clinic: Callable[..., Clinic]
 ) -> None:
     """A kind of statement that forgets to check the caller is caught where releases are paid and looked up."""
     caller = Caller("bob", owner=False, tables=("wards",))
@@ -99,53 +101,53 @@ def test_the_releaser_asks_too(
 
     monkeypatch.setattr(Caller, "require_table", forgetful)
     with pytest.raises(PermissionRefusal):
-        engine.run(by("sex"), caller)
+        database.run(by("sex"), caller)
     asked.clear()
-    engine.run(by("sex"), ALICE)
+    database.run(by("sex"), ALICE)
     asked.clear()
     with pytest.raises(PermissionRefusal):
-        engine.run(by("sex"), caller)
+        database.run(by("sex"), caller)
     assert asked == ["memory.main.visits", "memory.main.visits"]
     monkeypatch.setattr(Caller, "require_table", refuse)
-    (digest,) = [release.digest for release, _ in engine._releases.all()]
+    (digest,) = [release.digest for release, _ in database._releases.all()]
     with pytest.raises(PermissionRefusal):  # a stored answer, where no earlier check asked
-        engine._releaser.release(digest, lambda: pytest.fail("planned"), caller, by("sex"))
+        database._releaser.release(digest, lambda: pytest.fail("planned"), caller, by("sex"))
     assert clinic.charges() == 1
 
 
-def test_a_share_is_enforced_by_the_ledger(engine: Engine) -> None:
+def test_a_share_is_enforced_by_the_ledger(database: Database) -> None:
     """A share bounds the sum that one name spends. Other names go on."""
     half = Caller("alice", owner=False, share=Fraction(1, 5))
-    engine.run(by("sex", "1.5"), half)
+    database.run(by("sex", "1.5"), half)
     with pytest.raises(BudgetRefusal, match="share of alice"):
-        engine.run(by("age", "1"), half)
-    engine.run(by("age", "0.5"), half)
+        database.run(by("age", "1"), half)
+    database.run(by("age", "0.5"), half)
     with pytest.raises(BudgetRefusal, match=r"share of alice in the budget of .* has 0 of 2 left"):
-        engine.run(by("ward", "0.001"), half)
-    engine.run(by("ward", "0.001"), Caller("bob", owner=False, share=Fraction(1, 5)))
+        database.run(by("ward", "0.001"), half)
+    database.run(by("ward", "0.001"), Caller("bob", owner=False, share=Fraction(1, 5)))
 
 
 def test_a_share_is_enforced_by_the_charge_itself(
-    engine: Engine, clinic: Clinic, monkeypatch: pytest.MonkeyPatch
+    database: Database, clinic: Clinic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two statements may both see enough left. The charge checks again, and nothing is counted for the second."""
     half = Caller("alice", owner=False, share=Fraction(1, 5))
-    engine.run(by("sex", "1.5"), half)
+    database.run(by("sex", "1.5"), half)
     monkeypatch.setattr(Ledger, "check", lambda *given, **named: None)
     with pytest.raises(BudgetRefusal, match=r"share of alice in the budget of .* has 0\.5 of 2 left"):
-        engine.run(by("age", "1"), half)
+        database.run(by("age", "1"), half)
     assert clinic.charges() == 1
 
 
-def test_another_s_answers_are_not_read_by_name(engine: Engine) -> None:
+def test_another_s_answers_are_not_read_by_name(database: Database) -> None:
     """Sums over a release that is no view are for its caller and the owner alone."""
-    engine.run(by("sex"), ALICE)
+    database.run(by("sex"), ALICE)
     ask = '["release_2", 0.95, 1, "1"]'
-    names = [row.name for row, _ in engine._releases.all()]
+    names = [row.name for row, _ in database._releases.all()]
     ask = ask.replace("release_2", names[0])
-    assert engine.combine_cells(ask, ALICE)
+    assert database.combine_cells(ask, ALICE)
     with pytest.raises(Refusal, match="there is no release"):
-        engine.combine_cells(ask, Caller("bob", owner=False))
+        database.combine_cells(ask, Caller("bob", owner=False))
 
 
 def plain(column: str) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 import dpduck
-from dpduck.engine.engine import Engine
-from dpduck.engine.functions import engine_of
+from dpduck.database.database import Database
+from dpduck.database.functions import database_of
 from dpduck.store.cursors import Caller
 from dpduck.values.errors import PermissionRefusal
 
@@ -25,7 +25,7 @@ BOTH = (
 
 
 @pytest.fixture
-def engine() -> Iterator[Engine]:
+def database() -> Iterator[Database]:
     """Patients, and visits that find their unit through them."""
     with dpduck.connect() as connection:
         connection.execute("CREATE TABLE patients (id INTEGER PRIMARY KEY, sex VARCHAR)")
@@ -36,36 +36,36 @@ def engine() -> Iterator[Engine]:
             "visits (PRIVACY UNIT patient REFERENCES patients.id MAX ROWS 4)",
         ):
             connection.execute("FROM dp(?)", [f"CREATE PRIVACY POLICY ON {policy}"])
-        found = engine_of(connection)
+        found = database_of(connection)
         assert found is not None
         yield found
 
 
-def entries(engine: Engine) -> int:
-    return len(engine.ledger.entries(None))
+def entries(database: Database) -> int:
+    return len(database.ledger.entries(None))
 
 
 @pytest.mark.parametrize("body", BOTH)
-def test_a_join_is_no_way_to_another_table(engine: Engine, body: str) -> None:
+def test_a_join_is_no_way_to_another_table(database: Database, body: str) -> None:
     """Every table in a statement must be the caller's. Others are refused before the charge and before the cache."""
     allowed = Caller("ann", owner=False, tables=("visits", "patients"))
     for released in (False, True):
         if released:
-            engine.run(ASK + body, allowed)
-        before = entries(engine)
+            database.run(ASK + body, allowed)
+        before = entries(database)
         for tables, missing in ((("visits",), "patients"), (("patients",), "visits")):
             caller = Caller("bob", owner=False, tables=tables)
-            for call in (engine.run, engine.explain, engine.describe):
+            for call in (database.run, database.explain, database.describe):
                 with pytest.raises(PermissionRefusal, match=f"bob may not ask about '{missing}'"):
                     call(ASK + body, caller)
-        assert entries(engine) == before
+        assert entries(database) == before
 
 
-def test_the_table_that_only_tells_the_unit_needs_no_permission(engine: Engine) -> None:
+def test_the_table_that_only_tells_the_unit_needs_no_permission(database: Database) -> None:
     """Visits find their unit in patients, where nothing else is read: whoever may ask about visits is answered."""
-    engine.run(ASK + "count(*) FROM visits", Caller("bob", owner=False, tables=("visits",)))
+    database.run(ASK + "count(*) FROM visits", Caller("bob", owner=False, tables=("visits",)))
     with pytest.raises(PermissionRefusal):
-        engine.run(ASK + "count(*) FROM patients", Caller("bob", owner=False, tables=("visits",)))
+        database.run(ASK + "count(*) FROM patients", Caller("bob", owner=False, tables=("visits",)))
 
 
 OTHER_KINDS = (
@@ -81,27 +81,27 @@ OTHER_KINDS = (
 
 @pytest.mark.parametrize("statement", OTHER_KINDS, ids=lambda text: text.split()[2])
 @pytest.mark.parametrize("joined", ["visits JOIN patients ON patient = id", "patients JOIN visits ON patient = id"])
-def test_no_kind_of_release_is_a_way_to_another_table(engine: Engine, statement: str, joined: str) -> None:
+def test_no_kind_of_release_is_a_way_to_another_table(database: Database, statement: str, joined: str) -> None:
     """Synthetic tables, histograms, sessions and projections of a join need permission for every table of the join."""
-    before = entries(engine)
+    before = entries(database)
     text = statement.format(name="made", joined=joined)
     for tables, missing in ((("visits",), "patients"), (("patients",), "visits")):
         caller = Caller("bob", owner=False, tables=tables)
-        for call in (engine.run, engine.explain):
+        for call in (database.run, database.explain):
             with pytest.raises(PermissionRefusal, match=f"bob may not ask about '{missing}'"):
                 call(text, caller)
-    assert entries(engine) == before
+    assert entries(database) == before
 
 
 @pytest.mark.parametrize("statement", OTHER_KINDS[1:3], ids=lambda text: text.split()[2])
-def test_what_the_owner_made_of_a_join_answers_who_may_ask_about_all_of_it(engine: Engine, statement: str) -> None:
+def test_what_the_owner_made_of_a_join_answers_who_may_ask_about_all_of_it(database: Database, statement: str) -> None:
     """dp_ask checks every table behind a name, and dp_sessions lists only sessions that the caller may ask."""
-    engine.run(
+    database.run(
         statement.format(name="made", joined="visits JOIN patients ON patient = id"), Caller("owner", owner=True)
     )
     question = '["made", ["F"], null]'
     with pytest.raises(PermissionRefusal, match="bob may not ask about every table of 'made'"):
-        engine.ask(question, Caller("bob", owner=False, tables=("visits",)))
-    assert "made" not in engine.sparse.list_sessions(Caller("bob", owner=False, tables=("visits",)))
+        database.ask(question, Caller("bob", owner=False, tables=("visits",)))
+    assert "made" not in database.sparse.list_sessions(Caller("bob", owner=False, tables=("visits",)))
     both = Caller("ann", owner=False, tables=("visits", "patients"))
-    assert engine.ask(question, both) and "made" in engine.sparse.list_sessions(both)
+    assert database.ask(question, both) and "made" in database.sparse.list_sessions(both)

@@ -53,7 +53,7 @@ def test_another_process_can_open_both_files_after_close(open_clinic: OpenClinic
 
 
 def test_a_connection_that_is_dropped_lets_go_too(clinic_file: Path) -> None:
-    """Without close() the files are free once nobody refers to the connection: the engine does not keep it alive."""
+    """Without close() the files are free once nobody refers to the connection: dpduck does not keep it alive."""
     connection = dpduck.connect(clinic_file)
     connection.execute("FROM dp(?)", [by("sex")]).fetchall()
     del connection
@@ -235,7 +235,7 @@ def test_a_failed_load_leaves_the_connection_as_it_was(clinic_file: Path) -> Non
 
 
 def test_eight_threads_load_one_database(clinic_file: Path) -> None:
-    """Loading from several threads at once makes one engine."""
+    """Loading from several threads at once loads dpduck once."""
     with duckdb.connect(str(clinic_file)) as con:
         cursors = [con.cursor() for _ in range(8)]
         failures: list[BaseException] = []

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.engine.functions import engine_of
+from dpduck.database.functions import database_of
 from dpduck.store.cursors import Caller
 from dpduck.values.errors import DpduckError
 from tests.store.made_stores import made_store
@@ -32,11 +32,11 @@ def is_known(folder: Path, question: str, monkeypatch: pytest.MonkeyPatch) -> bo
     """Tells whether a caller who is not the owner is answered."""
     monkeypatch.setenv("DPDUCK_STATE_DIR", str(folder / "state"))
     with dpduck.connect(folder / "clinic.duckdb") as connection:
-        engine = engine_of(connection)
-        assert engine is not None
+        database = database_of(connection)
+        assert database is not None
         asked = json.dumps([question, 0.95, None])
         try:
-            found = connection.execute(engine.known(asked, Caller("alice", owner=False))).fetchall()
+            found = connection.execute(database.known(asked, Caller("alice", owner=False))).fetchall()
         except DpduckError:
             return False
     return len(found) > 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import dpduck
-from dpduck.engine.functions import engine_of
+from dpduck.database.functions import database_of
 from dpduck.language.text.names import TableName
 
 DECLARED = (
@@ -19,9 +19,9 @@ def test_the_labels_of_a_domain_are_in_memory_once(tmp_path: Path) -> None:
     with dpduck.connect(tmp_path / "clinic.duckdb") as connection:
         connection.execute("CREATE TABLE visits (patient INTEGER, age INTEGER)")
         connection.execute(f"FROM dp($o$ {DECLARED.format(1)} $o$)")
-        engine = engine_of(connection)
-        assert engine is not None
-        policies = engine._policies
+        database = database_of(connection)
+        assert database is not None
+        policies = database._policies
         table = TableName(("clinic", "main", "visits"))
         first, second = policies.policy(table), policies.policy(table)
         assert first is not None

@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.engine.functions import engine_of
+from dpduck.database.functions import database_of
 from dpduck.store.twin_files import TwinFiles
 from dpduck.values.errors import Refusal
 from tests.language.facts import request_of
@@ -176,11 +176,11 @@ def test_a_policy_that_is_dropped_while_a_statement_is_read(unit: str, dropped: 
         dp(con, "CREATE PRIVACY POLICY ON marks (PRIVACY UNIT part REFERENCES parts.id MAX ROWS 1)")
         dp(con, "ALTER PRIVACY POLICY ON answers, parts, marks PREPARE")
         ask = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM marks"
-        request, engine = request_of(con, ask), engine_of(con)
-        assert engine is not None
+        request, database = request_of(con, ask), database_of(con)
+        assert database is not None
         dp(con, f"DROP PRIVACY POLICY ON {dropped}")
         with pytest.raises(Refusal, match=r"one that it refers to changed since it was prepared; accepted: ALTER"):
-            engine.about.prepared.place(request.rows)
+            database.about.prepared.place(request.rows)
 
 
 def test_a_policy_is_changed_where_another_table_is_out_of_reach(tmp_path: Path) -> None:

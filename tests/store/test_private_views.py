@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dpduck.engine import functions
-from dpduck.engine.engine import Engine
+from dpduck.database import functions
+from dpduck.database.database import Database
 from dpduck.store.cursors import Caller
 from dpduck.values.errors import PermissionRefusal, Refusal
 from tests.support.clinics import POLICY, Clinic
@@ -18,8 +18,8 @@ VIEW = "CREATE PRIVATE VIEW by_ward OPTIONS (epsilon = 1) AS SELECT ward, count(
 ALICE, BOB = Caller("alice", owner=False), Caller("bob", owner=False)
 
 
-def engine_of(clinic: Clinic) -> Engine:
-    found = functions.engine_of(clinic.con)
+def database_of(clinic: Clinic) -> Database:
+    found = functions.database_of(clinic.con)
     assert found is not None
     return found
 
@@ -174,18 +174,18 @@ def test_eight_threads_make_one_view(clinic: Clinic) -> None:
 
 def test_anothers_view(clinic: Clinic) -> None:
     """Only the owner replaces and drops any view. Others replace and drop their own views."""
-    engine = engine_of(clinic)
-    engine.run(VIEW, ALICE)
+    database = database_of(clinic)
+    database.run(VIEW, ALICE)
     replacing = VIEW.replace("CREATE", "CREATE OR REPLACE").replace("epsilon = 1", "epsilon = 2")
     with pytest.raises(PermissionRefusal, match="another's"):
-        engine.run(replacing, BOB)
+        database.run(replacing, BOB)
     with pytest.raises(PermissionRefusal, match="another's"):
-        engine.run("DROP PRIVATE VIEW by_ward", BOB)
+        database.run("DROP PRIVATE VIEW by_ward", BOB)
     with pytest.raises(Refusal, match="exists"):
-        engine.run(VIEW, BOB)
+        database.run(VIEW, BOB)
     assert clinic.charges() == 1
-    engine.run(replacing, ALICE)
-    engine.run("DROP PRIVATE VIEW by_ward", functions.OWNER)
+    database.run(replacing, ALICE)
+    database.run("DROP PRIVATE VIEW by_ward", functions.OWNER)
     assert clinic.rows("SELECT principal FROM dp_ledger() WHERE rho > 0") == [("alice",), ("alice",)]
 
 
@@ -204,19 +204,19 @@ def test_owner_statements_are_the_owners(clinic: Clinic, statement: str) -> None
     """Policies, budgets, epochs and public declarations are refused to others inside dp(), and change nothing."""
     before = clinic.rows("FROM dp_policies()"), clinic.rows("FROM dp_ledger()")
     with pytest.raises(PermissionRefusal, match="the data owner's"):
-        engine_of(clinic).run(statement, ALICE)
+        database_of(clinic).run(statement, ALICE)
     assert (clinic.rows("FROM dp_policies()"), clinic.rows("FROM dp_ledger()")) == before
 
 
 def test_what_others_may_see(clinic: Clinic) -> None:
     """dp_check is for the owner, and others see only their own rows of the ledger."""
-    engine = engine_of(clinic)
-    engine.run(VIEW, ALICE)
-    engine.run(VIEW.replace("by_ward", "mine").replace("epsilon = 1", "epsilon = 2"), BOB)
+    database = database_of(clinic)
+    database.run(VIEW, ALICE)
+    database.run(VIEW.replace("by_ward", "mine").replace("epsilon = 1", "epsilon = 2"), BOB)
     with pytest.raises(PermissionRefusal):
-        engine.about.check("visits", ALICE)
-    assert [row[2] for row in clinic.rows(engine.ledger_entries(ALICE))] == ["alice"]
-    assert [row[2] for row in clinic.rows(engine.ledger_entries(functions.OWNER))] == ["owner", "alice", "bob"]
+        database.about.check("visits", ALICE)
+    assert [row[2] for row in clinic.rows(database.ledger_entries(ALICE))] == ["alice"]
+    assert [row[2] for row in clinic.rows(database.ledger_entries(functions.OWNER))] == ["owner", "alice", "bob"]
 
 
 def test_a_view_that_fails_over_its_answer(clinic: Clinic) -> None:

@@ -24,7 +24,7 @@ import duckdb
 import pytest
 
 from dpduck.auditor.few_units import Policies, lay_out, policies_of, units_sql
-from dpduck.auditor.neighbours import require_engine
+from dpduck.auditor.neighbours import require_database
 from dpduck.kernel import door
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.counting.jobs import CountingJob
@@ -130,7 +130,7 @@ def parts_of(
 
     rows_in: where the rows are.
     """
-    private, public = policies_of(whole), require_engine(whole).about.policies.public_tables()
+    private, public = policies_of(whole), require_database(whole).about.policies.public_tables()
     numbers = _numbers(rows_in, private)
     rows_in.execute(f"ATTACH '{folder}/rows.duckdb' AS dpduck_rows")
     stored = {}

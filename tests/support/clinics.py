@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from dpduck.engine.analyst_macros import macros_sql
+from dpduck.database.analyst_macros import macros_sql
 
 POLICY = """CREATE PRIVACY POLICY ON visits (
     PRIVACY UNIT patient MAX ROWS 4, BUDGET (epsilon = 10),

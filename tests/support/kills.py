@@ -20,13 +20,13 @@ import scipy.optimize
 import scipy.sparse
 import scipy.special
 
-import dpduck.engine.connection
-import dpduck.engine.engine
+import dpduck.database.connection
+import dpduck.database.database
 from dpduck.values.no_pandas import do_without_pandas
 
 BEFORE_THE_FORK = (
-    dpduck.engine.connection,
-    dpduck.engine.engine,
+    dpduck.database.connection,
+    dpduck.database.database,
     scipy.linalg,
     scipy.optimize,
     scipy.sparse,

@@ -21,7 +21,7 @@ LONG = 0.5
 that measured, beside what else it did: the list says what takes long of the suite, not how long it takes elsewhere."""
 
 ALWAYS = (
-    *("tests/language/test_golden.py", "tests/engine/test_pinned.py", "tests/engine/test_corpus.py"),
+    *("tests/language/test_golden.py", "tests/database/test_pinned.py", "tests/database/test_corpus.py"),
     "tests/mechanisms/test_prices.py",
     *("tests/test_house.py", "tests/test_house_counts.py", "tests/test_import_direction.py"),
     "tests/test_reading_list.py",

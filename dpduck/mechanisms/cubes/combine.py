@@ -1,7 +1,6 @@
 """dp_stderr_of and dp_ratio_of: weighted sums of released cells with their standard errors, free of charge.
 
-Weights are expressions over the key columns alone. They apply to the release itself. They never apply to a private
-view, which may show other rows than its release. They run in a database that holds the release's keys alone.
+Weights are expressions over the keys of the release itself. A private view may show other rows than its release.
 """
 
 from __future__ import annotations
@@ -42,7 +41,6 @@ from dpduck.values.quoting import fold, quote_identifier
 
 Weights = dict[tuple[int, ...], FloatArray]
 MOST_LISTED = 8
-"""The largest number of grouping sets that a refusal lists."""
 
 _NULL_TESTS = (exp.Coalesce, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Nvl2)
 _COLUMNS = (("estimate", "DOUBLE"), ("stderr", "DOUBLE"), ("interval_low", "DOUBLE"), ("interval_high", "DOUBLE"))
@@ -75,10 +73,7 @@ def combine_cells(releases: ReleaseStore, text: str, caller: Caller) -> str:
 def _ratio(
     covariances: Covariances, sums: Sequence[float], weights: Sequence[Weights], margins: SumMargin
 ) -> list[float | None]:
-    """Returns a ratio, its standard error to first order in the noise, and its interval.
-
-    If the denominator may be 0, the interval is everything, and there is no standard error.
-    """
+    """Returns a ratio, its first-order error and its interval: no error and no bounds if the denominator may be 0."""
     if sums[1] == 0:
         return [None, None, -inf, inf]
     low, high = ratio_interval(covariances, (sums[0], weights[0]), (sums[1], weights[1]), margins)
@@ -88,7 +83,7 @@ def _ratio(
 
 
 def base_release(releases: ReleaseStore, name: str, caller: Caller) -> StoredRelease:
-    """Returns the release of this name, or the one behind this view. Refuses a release that the caller may not see."""
+    """Returns the release of a name, or the release behind a view. Refuses a release that the caller may not see."""
     release = releases.named(name)
     if release is not None and release.kind != "view" and not caller.owner and release.principal != caller.name:
         release = None  # another's answers are not listed for this reader either
@@ -128,7 +123,6 @@ def _evaluate_weights(
     expressions: Sequence[str],
     covariances: Covariances,
 ) -> tuple[Weights, list[Weights]]:
-    """Returns the answers and each expression's weights, as one array per grouping set."""
     if not isinstance(aggregate, int) or not 1 <= aggregate <= len(release.laws):
         raise Refusal("there is no such aggregate", accepted=f"aggregate from 1 to {len(release.laws)}")
     rows = releases.rows(release.name)
@@ -147,10 +141,9 @@ def _evaluate_weights(
 
 @dataclass(frozen=True)
 class _Weight:
-    """Weight as SQL, with the positions of the key columns that it names.
+    """Weight as SQL. named: positions of the key columns in it. tested: those that it compares with NULL.
 
-    tested: the key columns that the weight compares with NULL.
-    chosen: whether the weight itself selects the grouping sets, by grouping_id.
+    chosen: whether the weight selects the grouping sets itself, by grouping_id.
     """
 
     sql: str
@@ -187,7 +180,7 @@ def _parse_weight(text: str, keys: Sequence[str]) -> _Weight:
 
 
 def _is_tested(column: exp.Column) -> bool:
-    """Tells whether a column is compared with NULL, which it is where it is rolled up."""
+    """Tells whether a column is compared with NULL, which is its value in a set that rolls it up."""
     node: exp.Expr | None = column
     while node is not None:
         if isinstance(node, _NULL_TESTS) or (isinstance(node, exp.Is) and isinstance(node.expression, exp.Null)):
@@ -197,7 +190,6 @@ def _is_tested(column: exp.Column) -> bool:
 
 
 def _with_null(cells: dict[str, NDArray[np.float64]], keys: int) -> frozenset[int]:
-    """Returns the key columns that have a group of NULL."""
     ids = cells["dpduck_id"].astype(np.int64)
     return frozenset(place for place in range(keys) if (cells[f"null_{place}"].astype(bool) & ~_bit(ids, place)).any())
 
@@ -209,10 +201,10 @@ def _bit(ids: NDArray[np.int64], place: int) -> NDArray[np.bool_]:
 def _meant(
     weights: Weights, weight: _Weight, keys: Sequence[str], with_null: frozenset[int], covariances: Covariances
 ) -> Weights:
-    """Returns the weights of the grouping sets that an expression is meant for. All other sets have weights of 0.
+    """Returns the weights with 0 in the grouping sets that an expression is not meant for.
 
-    The expression is meant for the grouping set of exactly the columns that it names. A column that it compares with
-    NULL may be rolled up. If no such set exists, a set with more columns has the same sum.
+    An expression is meant for the set of exactly the columns that it names. A column that it compares with NULL may be
+    rolled up. If there is no such set, a set with more columns has the same sum.
     """
     if weight.chosen or len(weights) == 1:
         return weights

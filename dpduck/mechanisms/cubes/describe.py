@@ -1,7 +1,4 @@
-"""dp_explain of cubes: every candidate strategy, the SQL over private rows, and advice about errors.
-
-All of it follows from public figures alone.
-"""
+"""dp_explain of cubes: every candidate strategy, the SQL over private rows, and advice about errors."""
 
 from __future__ import annotations
 
@@ -54,7 +51,6 @@ def advice(proposal: CubeProposal, budget: Budget | None, expect_rows: int | Non
 
 
 def _bound_of_noise(cube: CubePlan) -> str:
-    """Names the bound of a unit that sets the noise, and the errors of counts with other norms."""
     request, question = cube.request, cube.request.question
     most, treatment = request.rows.max_rows, question.treatment
     if request.rows.unit_sql is None or most == 1:
@@ -80,7 +76,6 @@ def _bound_of_noise(cube: CubePlan) -> str:
 
 
 def _worst_at(cube: CubePlan, norm: Fraction) -> float:
-    """Returns the largest standard error of counts at a norm."""
     treatment = replace(cube.request.question.treatment, norm=norm, strategy=AUTO)
     request = replace(cube.request, question=replace(cube.request.question, treatment=treatment))
     lines = foreseen(plans_at(request, NoiseKind.GAUSSIAN, amount_of(request)), None)
@@ -131,11 +126,9 @@ def _whose(cube: CubePlan) -> str:
 
 
 def candidates(request: SelectRequest, proposal: CubeProposal) -> list[Forecast]:
-    """Returns every candidate, the chosen one first. It alone has a privacy unit, bounds and private SQL.
+    """Returns every candidate, the chosen one first. Only the chosen one has a privacy unit, bounds and private SQL.
 
-    Variances and errors are about counts and sums, in their own units. They are None without counts and sums, because
-    errors of averages, variances and quantiles depend on the answer. seconds: measured for planning, estimated for
-    noise and recovery, without the counting of rows.
+    Variances and errors are about counts and sums, since other errors depend on the answer.
     """
     cube = with_rivals(proposal.found)
     return [_forecast(cube, plan, place) for place, plan in enumerate(cube.measures[0].plans)]
@@ -169,7 +162,6 @@ def _forecast(cube: CubePlan, plan: Plan, place: int) -> Forecast:
 
 
 def _together(cube: CubePlan) -> str:
-    """Describes the counts that are planned together."""
     said = []
     for number, measured in enumerate(cube.measures):
         kinds, strategy = measured.measure.kinds, measured.measure.strategy
@@ -183,7 +175,6 @@ def _together(cube: CubePlan) -> str:
 
 
 def _like(measured: MeasurePlan, plan: Plan) -> Plan:
-    """Returns the measure's plan of the same strategy, if it has one, else its chosen plan."""
     return next((candidate for candidate in measured.plans if candidate.strategy == plan.strategy), measured.plan)
 
 
@@ -199,7 +190,6 @@ def _note(cube: CubePlan, plan: Plan) -> str:
 
 
 def _hint(cube: CubePlan) -> str:
-    """Hints at a smaller error of a quantile: by the mechanism that is predicted to be better, or without intervals."""
     treatment, hints = cube.request.question.treatment, ""
     chosen = any(measured.choices for measured in cube.measures)
     if treatment.quantiles == TREE and _would_choose(cube):
@@ -210,7 +200,7 @@ def _hint(cube: CubePlan) -> str:
 
 
 def _would_choose(cube: CubePlan) -> bool:
-    """Tells whether some quantile of a tree would be a choice if the statement named no mechanism."""
+    """Tells whether the exponential mechanism would answer some quantile if the statement named no mechanism."""
     question = cube.request.question
     if not any(aggregate.is_quantile for aggregate in question.aggregates):
         return False
@@ -226,7 +216,6 @@ def _times_less(cube: CubePlan) -> float:
 
 
 def _bounds(cube: CubePlan, number: int) -> str:
-    """Describes a measure: its aggregates, its rows, its sensitivity, its bounds and its part of the price."""
     measured = cube.measures[number]
     measure = measured.measure
     pairs = zip(cube.request.question.aggregates, cube.uses, strict=True)

@@ -1,7 +1,7 @@
 """Predicted errors of a cube's aggregates for dp_explain and dp_errors, from public figures alone.
 
-Errors of averages, variances and quantiles depend on the answer. They are predicted for a table that the policy lets
-one expect: EXPECT ROWS, spread evenly over the cells of a grouping set, with values spread evenly between their bounds.
+Errors of averages, variances and quantiles depend on the answer. They are predicted for EXPECT ROWS, spread evenly over
+the cells of a grouping set, with values spread evenly between their bounds.
 """
 
 from __future__ import annotations
@@ -85,7 +85,6 @@ def _nonlinear_error(cube: CubePlan, one: Aggregate, use: Use, table: FloatArray
 
 
 def _spread_evenly(cube: CubePlan, call: Aggregate, use: Use, rows: float) -> list[FloatArray]:
-    """Returns the sums of `rows` rows about the centre, and of their squares, if values are spread evenly."""
     sums = [np.zeros(1)]
     if len(use.parts) > 2 and call.operand is not None:
         width, squares = call.operand.high - call.operand.low, cube.measures[use.parts[2].measure].measure.contribution
@@ -98,8 +97,7 @@ def _quantile_error(
 ) -> float:
     """Returns the standard error of a quantile, at least the error of an unknown place within its bucket.
 
-    A quantile lies between two rows. The error of a minimum or maximum has two parts. One is the distance of the value
-    that stands for it. The other is the noise of its rank.
+    A minimum or maximum has the distance to the value that stands for it as a further error.
     """
     buckets = tree_buckets(cube.request.question, measured.measure)
     width, least = float(buckets.width * buckets.count), float(buckets.width) / sqrt(12)
@@ -123,6 +121,6 @@ def _quantile_error(
 
 
 def _by_rows(cube: CubePlan, aggregate: Aggregate, use: Use, table: FloatArray) -> float | None:
-    """Returns the standard error of a cell times its rows, if that is one figure for every cell with enough rows."""
+    """Returns the standard error of a cell times its rows, None if it differs between cells of many rows."""
     some, more = (rows * _nonlinear_error(cube, aggregate, use, table, rows) for rows in (MANY_ROWS, 4 * MANY_ROWS))
     return more if abs(more - some) <= ONE_FIGURE * more else None

@@ -15,13 +15,13 @@ from dpduck.values.domain import RangeDomain
 from dpduck.values.errors import Refusal
 
 MOST_SECONDS = 2.0
-"""Time limit in seconds of the search for helpful changes. The planning time of the statement gives an estimate."""
+"""Time limit in seconds of the search for helpful changes, by the statement's own planning time."""
 
 MOST_HELPS = 3
 FEWEST_BINS = 4
 
 WORTHWHILE = 1.2
-"""Smallest factor by which a change must reduce errors to be called a help."""
+"""Least factor by which a change must reduce errors to be called a help."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,7 @@ class Help:
 
 
 def helps(cube: CubePlan, same_cost: Fraction | None, expect_rows: int | None) -> list[Help]:
-    """Returns the changes that help most, best first: fewer cells, coarser bins, MAX ROWS, the noise of a delta.
-
-    same_cost: the rho that the statement is charged, if the budget adds up rho.
-    """
+    """Returns the changes that help most, best first. same_cost: the rho that is charged, if the budget adds up rho."""
     before = relative_errors(cube, expect_rows)
     if not any(before):
         return []
@@ -50,10 +47,7 @@ def helps(cube: CubePlan, same_cost: Fraction | None, expect_rows: int | None) -
 
 
 def relative_errors(cube: CubePlan, expect_rows: int | None) -> list[float | None]:
-    """Returns each aggregate's error in dp_errors, relative to the rows of a cell. None stands for no figure.
-
-    The error of an average or a quantile already depends on the rows of a cell, so it is returned unchanged.
-    """
+    """Returns each aggregate's error in dp_errors, relative to the rows of a cell, or None if there is no figure."""
     question, figures = cube.request.question, list[float | None]()
     for line, use in zip(foreseen(cube, expect_rows), cube.uses, strict=True):
         cells = 1 if question.intervals else max(question.cells)
@@ -68,7 +62,7 @@ def relative_errors(cube: CubePlan, expect_rows: int | None) -> list[float | Non
 
 
 def _changes(cube: CubePlan, same_cost: Fraction | None) -> Iterator[tuple[str, CubePlan]]:
-    """Yields changes of the statement, each with the plan that it leads to, if the planning is quick."""
+    """Yields changes of the statement, each with the plan that it leads to, if planning is quick."""
     took = sum(measure.plan.planning_seconds for measure in cube.measures)
     if took > MOST_SECONDS / 2:
         return
@@ -90,7 +84,6 @@ def _changes(cube: CubePlan, same_cost: Fraction | None) -> Iterator[tuple[str, 
 
 
 def _offers(request: SelectRequest) -> Iterator[tuple[str, SelectRequest]]:
-    """Yields the request without one of its keys, and with bins twice as wide."""
     question = request.question
     if question.has_ranges:
         return
@@ -109,7 +102,6 @@ def _offers(request: SelectRequest) -> Iterator[tuple[str, SelectRequest]]:
 
 
 def _of_keys(question: Question, subset: tuple[Key, ...]) -> Question:
-    """Returns the question about some of its keys, with the source columns of these keys alone."""
     used = sorted({source for key in subset for source in key.sources})
     keys = tuple(replace(key, sources=tuple(used.index(source) for source in key.sources)) for key in subset)
     return replace(question, keys=keys, sources=tuple(question.sources[source] for source in used))

@@ -1,7 +1,4 @@
-"""Asks, scans and recovery of a release of aggregates.
-
-One scan serves all measures that add up over rows. Each other measure has a scan of its own.
-"""
+"""Asks, scans and recovery of a release of aggregates."""
 
 from __future__ import annotations
 
@@ -63,7 +60,6 @@ class CubeProposal:
 
     @property
     def request(self) -> SelectRequest:
-        """Returns the request at its price, which planning has found if the statement asks for a standard error."""
         return self.found.request
 
 
@@ -99,7 +95,7 @@ def measure_cube(proposal: CubeProposal, door: Door, tools: Tools) -> Noisy:
 
 
 def recover_cube(proposal: CubeProposal, noisy: Noisy, tools: Tools) -> ReleasedTable:
-    """Returns the answers of every aggregate."""
+    """Computes the answers of every aggregate from the noisy tables."""
     cube = proposal.found
     tables: dict[int, Tables] = {}
     measured: dict[int, Tables] = {}
@@ -115,7 +111,7 @@ def recover_cube(proposal: CubeProposal, noisy: Noisy, tools: Tools) -> Released
 def _recover(
     cube: CubePlan, group: MeasureAsks, noisy: Sequence[Any], tables: dict[int, Tables], measured: dict[int, Tables]
 ) -> None:
-    """Enters a measure's recovered tables into `tables`, and its tables before options moved them into `measured`."""
+    """Enters a measure's recovered tables into `tables`, and its tables before options changed them into `measured`."""
     number, treatment = group.measure, cube.request.question.treatment
     if group.alone:
         answers, sets = [answer.astype(float) for answer in noisy], len(cube.request.question.grouping_sets)
@@ -141,7 +137,7 @@ def scan_of(measured: MeasurePlan, job: CountingJob, first: int) -> AskScan:
 
 @dataclass(frozen=True)
 class MeasureAsks:
-    """Asks of one measure: for tables that add up, or, set by set, for distinct values or chosen buckets."""
+    """Asks of one measure. tables: for sums over rows. alone: for each grouping set's distinct values or choices."""
 
     measure: int
     tables: tuple[Ask[tuple[IntegerArray, ...]], ...] = ()
@@ -149,7 +145,6 @@ class MeasureAsks:
 
     @property
     def asks(self) -> tuple[Ask[Any], ...]:
-        """Returns the asks of either kind."""
         return self.tables or self.alone
 
 
@@ -183,13 +178,12 @@ def declare_asks(cube: CubePlan) -> list[MeasureAsks]:
 def _by_kinds(
     queries: Sequence[tuple[KroneckerQuery, Noise]], strategy: CountStrategy, last: int
 ) -> list[tuple[KroneckerQuery, Noise]]:
-    """Extends queries by the strategy of counts that are planned together, along the last attribute of a job."""
     factor = strategy.factor
     return [(KroneckerQuery((*query.attributes, last), (*query.factors, factor)), noise) for query, noise in queries]
 
 
 def _choices(measured: MeasurePlan, job: CountingJob, request: SelectRequest) -> tuple[Ask[IntegerArray], ...]:
-    """Returns asks for a bucket in each cell of every grouping set: for the values, for lower ends, for upper ends."""
+    """Returns asks for a bucket in each cell: first for the values, then for lower ends, then for upper ends."""
     scan = AskScan(job, measured.unit_bound)
     queries = [marginal_query(grouping_set, request.question.sizes) for grouping_set in request.question.grouping_sets]
     return tuple(Ask(scan, Quantiles(query, *astuple(choice))) for choice in measured.choices for query in queries)
@@ -197,14 +191,14 @@ def _choices(measured: MeasurePlan, job: CountingJob, request: SelectRequest) ->
 
 @dataclass(frozen=True)
 class MeasureScan:
-    """Job, and the numbers of the measures that its aggregates serve, in order."""
+    """Counting job, and the numbers of the measures that its aggregates serve, in order."""
 
     job: CountingJob
     measures: tuple[int, ...]
 
 
 def scans_of(cube: CubePlan) -> list[MeasureScan]:
-    """Lists the scans of a release."""
+    """Lists the scans of a release: one for all measures that add up over rows, and one for each other measure."""
     request = cube.request
     added = [n for n, plan in enumerate(cube.measures) if plan.measure.added and plan.measure.kinds is None]
     scans = []
@@ -220,7 +214,6 @@ def scans_of(cube: CubePlan) -> list[MeasureScan]:
 
 
 def _with_column(request: SelectRequest, key: GroupKey, measure: Measure) -> CountingJob:
-    """Describes a count by the request's keys and by one more column, which comes last."""
     job = counting_job(request, (measure.contribution,))
     size = key.domain.size
     last = Attribute((len(job.keys),), np.arange(size, dtype=np.int64), size)
@@ -228,7 +221,6 @@ def _with_column(request: SelectRequest, key: GroupKey, measure: Measure) -> Cou
 
 
 def _with_kinds(request: SelectRequest, kinds: JointCounts) -> CountingJob:
-    """Describes a count by the request's keys and by the kinds of rows, which come last."""
     job, sources = counting_job(request, (Contribution(),)), sources_with(request.question.sources, kinds)
     places = tuple(sources.index(column) for column in kinds.columns)
     shape = [sources[place].domain.size for place in places]
@@ -243,7 +235,7 @@ def sources_with(sources: Sequence[SourceColumn], kinds: JointCounts) -> tuple[S
 
 
 def _last_key(cube: CubePlan, measured: MeasurePlan) -> GroupKey:
-    """Returns the column of distinct values, or of buckets. Outermost buckets include all values outside the bounds."""
+    """Returns the column of distinct values, or of buckets. Outermost buckets include values outside the bounds."""
     measure = measured.measure
     if measure.distinct is not None:
         return key_column(measure.distinct, cube.request.rows)
@@ -262,7 +254,7 @@ MOST_QUERIES = 20_000
 
 
 def _measurements_to_bytes(proposal: CubeProposal, noisy: Noisy) -> bytes | None:
-    """Returns the measurements that add up over rows, to be stored. None if there are none, or very many."""
+    """Returns the measurements that add up over rows, to be stored. Returns None if there are none, or very many."""
     cube, request = proposal.found, proposal.request
     measures = [cube.measures[group.measure].measure for group in proposal.groups]
     groups = [
@@ -314,11 +306,7 @@ def _measurements_to_bytes(proposal: CubeProposal, noisy: Noisy) -> bytes | None
 
 @dataclass
 class _Kept:
-    """Stored measurements of a request.
-
-    sources: its columns. keys: first the keys of the grouping, then keys for kinds of rows. queries: of each plan.
-    values: of each table.
-    """
+    """Stored measurements of a request. keys: first the keys of the grouping, then keys for kinds of rows."""
 
     request: SelectRequest
     sources: tuple[SourceColumn, ...]
@@ -346,9 +334,10 @@ class _Kept:
     def _add_conditions(
         self, measured: MeasurePlan, kinds: JointCounts, asks: Sequence[Ask[Any]], answers: Sequence[Any]
     ) -> None:
-        """Enters a table for each count that is measured itself: there are too many kinds for later answers.
+        """Enters one table for each measured count, since a key for so many kinds of rows would be too large.
 
-        Nothing is stored if rows outside a domain were left out before MAX ROWS: these are other rows.
+        Nothing is stored if MAX ROWS came after rows outside a domain were left out: later questions are about other
+        rows.
         """
         rows = () if measured.measure.strategy is None else measured.measure.strategy.rows
         bounded = self.request.rows.unit_sql is not None and any(is_partial(column.domain) for column in kinds.columns)
@@ -367,7 +356,7 @@ class _Kept:
 
 
 def blank_measured(proposal: CubeProposal) -> Measured | None:
-    """Returns the measurements of a proposal with zeros for the numbers. None if they would not be stored."""
+    """Returns the measurements of a proposal with zeros for the numbers, or None if they would not be stored."""
     data = _measurements_to_bytes(proposal, [[_blank(ask) for ask in group.tables] for group in proposal.groups])
     return None if data is None else measurements_from_bytes(data)
 

@@ -1,15 +1,7 @@
 """Tables of integers that answer a statement's aggregates, and the part of the price for each table.
 
-Aggregates share a measurement if it serves them all. The sum, avg and count of a column come from the two tables of
-distances from its bounds. Variances come from three tables (kernel/contributions.py). All quantiles of a column come
-from one tree. Squares are taken of at most MOST_SQUARED_STEPS steps. If bounds have more, variances get tables of their
-own, since averages and sums from such tables would be of rounded values. The parts of the price minimise the
-statement's error. Let D_j be the sum of the weighted relative variances that aggregates take from measure j at the
-whole price. Shares are proportional to D_j^(1/3) (Laplace, error D_j / share^2) or D_j^(1/2) (Gaussian, D_j / share).
-Everything here is public.
-
-strategy_table is an analyst's own strategy from a declared public table (row, column, value), or for several grouping
-columns (row, column_1, column_2, .., value). The column 0 stands for every value.
+Aggregates share a measurement if it serves them all. For example, the sum, avg and count of a column come from the two
+tables of distances from its bounds (kernel/contributions.py). Everything here follows from public facts.
 """
 
 from __future__ import annotations
@@ -42,7 +34,11 @@ LARGEST_VALUE = 1000
 
 
 def with_matrix(analysis: Analysis, catalog: Catalog) -> Analysis:
-    """Returns the analysis with the strategy matrix from the table that its option strategy_table names."""
+    """Returns the analysis with the strategy matrix from the table that its option strategy_table names.
+
+    Its columns are row, column and value, or with several grouping columns, row, column_1, column_2, .., value. The
+    column 0 stands for every value.
+    """
     request = analysis.request
     named = request.question.treatment.strategy_table
     sizes, treatment = request.question.sizes, request.question.treatment
@@ -100,10 +96,11 @@ Column = tuple[str, Operand]
 """A condition, and the operand of the rows that meet it."""
 
 MOST_CHOICES = 4
-"""For up to this many columns, sums are tried alone and from moments, in all combinations. Else they are alone."""
+"""For up to this many columns, all combinations of sums by themselves and sums from moments are tried."""
 
 MOST_SQUARED_STEPS = 1 << 13
-"""Noise for squares of more steps would not fit its samplers if units have many rows."""
+"""Most steps between the bounds of a value that is squared. Noise for squares of more steps would not fit its samplers.
+"""
 
 AVERAGE_ERROR = {1: 2 / 3, 2: 3 / 4}
 """Relative variance of an average by the degree of its moments: a mean over all averages between the bounds."""
@@ -114,10 +111,9 @@ VARIANCE_ERROR = 1 / 2
 class Measure:
     """Tables of integers that are measured alike, for one price.
 
-    contribution: what a row adds to the tables. condition, operand: the rows and the summed number, in analyst's SQL.
-    key: a further key of the tables. TREE: buckets of the value. 'distinct': values present. 'together': `kinds` of
-        rows, measured by `strategy`. CHOICE: buckets near the quantile of `fraction`, of which one is chosen.
-    share: its part of the statement's price.
+    condition, operand: the rows that count and the summed number, in the analyst's SQL.
+    key: a further key: buckets of the value (TREE, or CHOICE near the quantile of `fraction`), values of `distinct`, or
+        the `kinds` of rows that counts planned 'together' tell apart.
     """
 
     contribution: Contribution
@@ -132,30 +128,25 @@ class Measure:
 
     @property
     def form(self) -> str:
-        """Returns the further key, or the form of the contribution if there is no such key."""
         return self.key or self.contribution.form
 
     @property
     def added(self) -> bool:
-        """Tells whether the tables are sums over rows. Then a cell of a marginal is the sum of finer cells."""
+        """Tells whether the tables are sums over rows, so that a cell of a marginal is the sum of finer cells."""
         return self.key in ("", "together")
 
     def unit_bound(self, rows: int, cells: int) -> int:
-        """Returns the most that one unit with `rows` rows adds to all tables together, with `cells` cells in a table.
-
-        For values present this is at most the size of the largest table: no unit changes more presences than there are.
-        """
+        """Returns the most that one unit with `rows` rows adds to all tables together. cells: of one table."""
         if self.distinct is not None:
             return min(rows, self.distinct.domain.size * cells)
         return self.contribution.unit_bound(rows, cells)
 
     @property
     def noisy_tables(self) -> int:
-        """Returns the number of noisy tables: each row of a strategy makes one."""
         return self.contribution.tables if self.strategy is None else len(self.strategy.rows)
 
     def with_norm(self, squared: int) -> Measure:
-        """Returns the measure with a largest squared L2 norm of a unit. A unit above it is weighed down."""
+        """Returns the measure with a largest squared L2 norm. Rows of a unit above it get a smaller weight."""
         return replace(self, contribution=replace(self.contribution, norm=squared))
 
 
@@ -188,11 +179,10 @@ def measure_values(
 
 @dataclass(frozen=True)
 class Use:
-    """Use of a measure by an aggregate: weights of its tables if the answer is their weighted sum, else none.
+    """Use of a measure by an aggregate. weights: of the tables, if the answer is their weighted sum.
 
-    also: the use of another measure. For an average this is the sum beside the count, for a variance the sum with the
-        squares beside it.
-    tables: the tables with these weights, empty for all tables.
+    also: the use of a further measure: the sum beside the count of an average, then the squares of a variance.
+    tables: the positions of the weighted tables, empty for all.
     """
 
     measure: int
@@ -207,7 +197,6 @@ class Use:
 
     @property
     def parts(self) -> list[Use]:
-        """Lists this use, then the use in its field `also`, then that one's `also`, and so on."""
         return [self, *([] if self.also is None else self.also.parts)]
 
 
@@ -221,10 +210,10 @@ class Measures:
 
 @dataclass(frozen=True)
 class Counts:
-    """Ways to plan counts together. ways: each is a list of groups of counts that share a measurement.
+    """Ways to plan counts together: each way is a list of groups of counts that share a measurement.
 
-    evenly: whether the worst count decides. plain: whether only the counts may be measured. searched: whether a
-    strategy may be searched for.
+    evenly: whether the error of the worst count is minimised, not the sum of errors.
+    plain: whether nothing but the counts themselves may be measured.
     """
 
     ways: tuple[tuple[JointCounts, ...], ...] = ()
@@ -237,7 +226,7 @@ APART = Counts()
 """Every count by itself."""
 
 TIE = 1e-6
-"""Counts are planned together only if they err less by more than this, relative to the error."""
+"""Least relative decrease of the error for which counts are planned together."""
 
 
 def choose_measures(
@@ -250,11 +239,9 @@ def choose_measures(
 ) -> Measures:
     """Returns the measures with the least predicted error, and their shares of the price.
 
-    A sum alone has the smaller bound max(|low|, |high|). Moments also give counts, even of rows without a value.
-    weights: one for each aggregate, or none for equal weights.
-    rule: decides which quantiles the exponential mechanism answers. A tree answers the others.
-    unit: the most rows of a unit, in all and in one cell, and the number of cells where they may be. Measures are
-        chosen as for units of one row, as in earlier versions. Shares depend on the norm of a unit's contributions.
+    A sum by itself has the smaller bound max(|low|, |high|). Moments also give counts, even of rows without a value.
+
+    unit: the most rows of a unit, in all and in one cell, and the number of its cells. Shares alone depend on it.
     """
     given = [float(weight) for weight in weights] or [1.0] * len(aggregates)
     summed = dict.fromkeys(_columns_of(aggregates, ["sum"]))
@@ -290,10 +277,7 @@ def _join_counts(
     base: Measures, aggregates: Sequence[Aggregate], weights: Sequence[float], noise: NoiseKind,
     way: Sequence[JointCounts], counts: Counts,
 ) -> Measures | None:  # fmt: skip
-    """Returns the measures with counts planned together in one way, or None if no two counts are.
-
-    Counts that come from moments stay there.
-    """
+    """Returns the measures with counts planned together in one way, None if no two are. Counts from moments stay."""
     counted = [item.counted if base.measures[use.measure].form in ("count", "sum") else None
                for item, use in zip(aggregates, base.uses, strict=True)]  # fmt: skip
     measures, uses = list(base.measures), list(base.uses)
@@ -319,7 +303,7 @@ def _join_counts(
 
 
 def _even_shares(choices: Sequence[Measures], noise: NoiseKind) -> Measures:
-    """Returns the choice with the least error of its worst count. Its shares give all measures the same worst error."""
+    """Returns the choice with the least error of its worst count. At its shares, all measures have one worst error."""
     best: tuple[float, Measures] | None = None
     for way in choices:
         worst = [0.0] * len(way.measures)
@@ -350,7 +334,6 @@ def _is_row_count(aggregate: Aggregate) -> bool:
 
 
 def _moment_degrees(aggregates: Sequence[Aggregate], key: Column) -> set[int]:
-    """Returns the degrees of moments that averages and variances need for an operand."""
     return {
         _DEGREES[aggregate.function]
         for aggregate in aggregates
@@ -364,12 +347,11 @@ def _serving(operand: Operand) -> set[int]:
 
 
 def is_coarse(operand: Operand) -> bool:
-    """Tells whether squares are in coarser steps than the operand. Such squares serve variances alone."""
+    """Tells whether squares of the operand are in coarser steps than its values. They serve variances alone."""
     return (operand.high - operand.low) / operand.step > MOST_SQUARED_STEPS
 
 
 def _columns_of(aggregates: Sequence[Aggregate], functions: Collection[str]) -> list[Column]:
-    """Returns the conditions and operands of the aggregates with one of these functions."""
     return [
         (aggregate.condition, aggregate.operand)
         for aggregate in aggregates
@@ -384,10 +366,9 @@ def _build_measures(
     aggregates: Sequence[Aggregate], as_moments: set[Column], rests: set[str],
     picked: frozenset[Aggregate],
 ) -> Measures:  # fmt: skip
-    """Returns the measures of one choice. as_moments: columns with sums that come from moments.
+    """Returns the measures of one choice. as_moments: the columns with sums that come from moments.
 
-    rests: conditions with moments that also count rows without a value, so that count(*) comes from these moments.
-    picked: the quantiles for the exponential mechanism.
+    rests: the conditions of moments that also count rows without a value, so that count(*) comes from these moments.
     """
     measures: list[Measure] = []
     blocks: dict[tuple[str, Operand, int], int] = {}
@@ -448,7 +429,7 @@ def own_measure(aggregate: Aggregate, chosen: bool) -> Measure:
 
 
 def linear_weights(aggregate: Aggregate, measure: Measure) -> tuple[Fraction, ...]:
-    """Returns the weights of the measure's tables, if the aggregate is a weighted sum of these tables, else ()."""
+    """Returns the weights of a measure's tables, or () if the aggregate is no weighted sum of these tables."""
     if aggregate.has_curved_error:
         return ()
     added = measure.contribution
@@ -485,6 +466,9 @@ def _share_price(
     moved: Sequence[float] = (),
 ) -> tuple[float, Measures]:
     """Returns the predicted error at the best shares, and the measures with these shares.
+
+    Let D_j be the sum of the weighted relative variances that aggregates take from measure j at the whole price. The
+    error is the sum of D_j / share^2 (Laplace) or D_j / share (Gaussian). The best shares go by D_j^(1/3) or D_j^(1/2).
 
     moved: the relative squared sensitivity of each measure, empty if all are 1.
     """

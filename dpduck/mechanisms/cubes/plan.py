@@ -52,10 +52,9 @@ from dpduck.values.privacy import Charge
 Plans = tuple[Plan, ...]
 PlanAt = Callable[[SelectRequest], "CubePlan"]
 FEW_SETS = 50
-"""Largest number of grouping sets that are planned again and again to find the smallest price."""
 
 MOST_MERGED = 1 << 14
-"""Largest number of key values that a list puts into groups, if units are weighed by these groups."""
+"""Most key values that a list puts into groups, if units are weighed by these groups."""
 
 SMALLEST_PRICE = Fraction(1, 10**9)
 
@@ -81,10 +80,9 @@ def plain_bounds(unit_bound: int) -> UnitBounds:
 
 @dataclass(frozen=True)
 class MeasurePlan:
-    """Measure with its candidate plans, the chosen plan first.
+    """Measure with its candidate plans, the chosen plan first. bounds: the most that one unit adds to the tables.
 
-    bounds: the most that one unit adds to its tables.
-    choices: draws by the exponential mechanism, for a quantile and its interval's ends. Then there are no tables.
+    choices: draws by the exponential mechanism for a quantile and its interval's ends. They need no tables.
     """
 
     measure: Measure
@@ -94,12 +92,10 @@ class MeasurePlan:
 
     @property
     def unit_bound(self) -> int:
-        """Returns the most that one unit adds to all cells."""
         return self.bounds.all_cells
 
     @property
     def plan(self) -> Plan:
-        """Returns the chosen plan."""
         return self.plans[0]
 
 
@@ -113,7 +109,6 @@ class CubePlan:
 
     @property
     def noise(self) -> NoiseKind:
-        """Returns the kind of noise, the same for the whole release."""
         return self.measures[0].plan.noise
 
     @property
@@ -132,12 +127,11 @@ class CubePlan:
 
     @property
     def strategy(self) -> str:
-        """Returns the strategies of its measures, each named once."""
         return ", ".join(dict.fromkeys(measured.plan.strategy for measured in self.measures))
 
 
 def plan_cube(request: SelectRequest) -> CubePlan:
-    """Plans a request: its price, and a plan for every measure."""
+    """Plans every measure of a request, at its price or at the smallest price that reaches its target."""
     if request.price.target is not None:
         return _plan_for_target(request, request.price.target)
     noise, amount = noise_of(request), amount_of(request)
@@ -148,7 +142,7 @@ def plan_cube(request: SelectRequest) -> CubePlan:
 
 
 def with_rivals(cube: CubePlan) -> CubePlan:
-    """Returns the cube's plan with all candidates. For the release, candidates that must lose were not computed."""
+    """Returns the plan with all candidates. Planning for a release leaves out candidates that must lose."""
     alone = len(set(cube.request.question.grouping_sets)) == 1
     return plans_at(cube.request, cube.noise, amount_of(cube.request), rivals=True) if alone else cube
 
@@ -166,11 +160,7 @@ def noise_of(request: SelectRequest) -> NoiseKind:
 def measures_of(
     question: Question, noise: NoiseKind, rows: int = 1, cell_rows: int = 1, evenly: bool = False
 ) -> Measures:
-    """Chooses the measures of a question. Intervals of one column are measured together.
-
-    rows, cell_rows: the rows of one unit in all and in one cell, for the shares of the price. evenly: whether the worst
-    count decides.
-    """
+    """Chooses the measures of a question. rows, cell_rows: the most rows of one unit, in all and in one cell."""
     if question.intervals:
         return Measures((measure_rows(""),), (Use(0, (Fraction(1),)),) * len(question.aggregates))
     treatment, unit = question.treatment, (rows, cell_rows, partial(_cells_of, question))
@@ -183,8 +173,8 @@ def measures_of(
 def _counts_of(question: Question, evenly: bool) -> Counts:
     """Returns the ways in which counts of a question may be planned together.
 
-    With options that change each answer by itself, each count is measured by itself. A better strategy is searched for
-    only if there is one grouping set and no range.
+    Options that change each answer by itself need each count measured by itself. A better strategy is searched for only
+    if there is one grouping set and no range.
     """
     treatment = question.treatment
     plain = treatment.moves or treatment.integer or treatment.consistency != "l2"
@@ -193,7 +183,7 @@ def _counts_of(question: Question, evenly: bool) -> Counts:
 
 
 def rule_of(question: Question) -> QuantileRule:
-    """Returns the rule by which the quantiles of a question are measured."""
+    """Returns the rule that decides which mechanism answers each quantile of a question."""
     treatment = question.treatment
     return QuantileRule(treatment.quantiles, treatment.quantile_intervals, sum(question.cells))
 
@@ -206,10 +196,9 @@ def plans_at(
     rivals: bool = False,
     measures: Measures | None = None,
 ) -> CubePlan:
-    """Plans every measure. amount: epsilon or rho for all together. rivals: also computes plans that must lose.
+    """Plans every measure at an epsilon or rho for all together. rivals: also computes plans that must lose.
 
-    measures: chosen here if None. If the request has a target error, or is planned `evenly`, the first plan of each
-    measure is the one with the least error of its worst cell.
+    With a target error or `evenly`, the first plan of each measure is the plan with the least error of its worst cell.
     """
     question = request.question
     rows, evenly = request.rows.unit_bound, request.price.target is not None
@@ -273,10 +262,7 @@ def unit_bounds(request: SelectRequest, measure: Measure, cells: int) -> UnitBou
 
 
 def _cells_of(question: Question, measure: Measure) -> int:
-    """Returns the largest number of cells that the rows of one unit fall into.
-
-    Values present are measured set by set: their cells are the cells of the largest set.
-    """
+    """Returns the most cells that one unit's rows fall into. Each grouping set measures distinct values by itself."""
     if measure.distinct is not None:
         return max(question.cells)
     if measure.contribution.norm and not question.tells_keys_apart:
@@ -294,7 +280,7 @@ def _candidates(
     seconds: float,
     rivals: bool,
 ) -> Plans:
-    """Returns candidate plans for a measure that adds up rows, so that marginals are sums of cells."""
+    """Plans a measure that adds up rows, so that marginals are sums of cells."""
     treatment, workload, unit_bound = question.treatment, _workload(question), bounds.all_cells
     if not question.has_ranges:
         return plan_workload(
@@ -337,7 +323,7 @@ def _workload(question: Question) -> MarginalWorkload:
 
 
 def _alone(question: Question, measure: Measure, noise: NoiseKind, amount: Fraction, bounds: UnitBounds) -> Plans:
-    """Returns the plan of a measure that each grouping set measures apart: values present, or a tree in each cell."""
+    """Plans a measure of each grouping set by itself: distinct values, or a tree of buckets in each cell."""
     workload = _workload(question)
     if measure.key == "distinct":
         return (plan_distinct(workload, noise, amount, bounds.all_cells, bounds.squared),)
@@ -351,10 +337,7 @@ def _alone(question: Question, measure: Measure, noise: NoiseKind, amount: Fract
 def _plan_choice(
     question: Question, measure: Measure, noise: NoiseKind, amount: Fraction, unit_bound: int
 ) -> MeasurePlan:
-    """Returns the plan of a quantile by the exponential mechanism, which has no tables and no variances.
-
-    The price is for the value and both ends of its interval, or for the value alone if there is no interval.
-    """
+    """Plans a quantile by the exponential mechanism. The price also covers its interval's ends if it has any."""
     workload, buckets = _workload(question), tree_buckets(question, measure).count
     fraction, sets = measure.fraction or Fraction(1, 2), len(workload.marginals)
     choices = bucket_choices(fraction, buckets, noise, amount, unit_bound, sets, rule_of(question).parts)
@@ -366,7 +349,7 @@ def _plan_choice(
 
 
 def tree_buckets(question: Question, measure: Measure) -> Buckets:
-    """Returns the buckets of values for a tree or for the exponential mechanism. With many cells there are fewer."""
+    """Returns the buckets of a quantile's tree, or of its exponential mechanism. With many cells there are fewer."""
     if measure.operand is None:
         raise Refusal("a quantile of nothing", accepted="quantile_cont(column, 0.5)")
     cells = sum(question.cells)
@@ -383,7 +366,6 @@ def _require_plain(treatment: Treatment) -> None:
 
 
 def _plan_for_target(request: SelectRequest, target: Target) -> CubePlan:
-    """Finds the smallest price at which the plan reaches the target, and returns the plans at this price."""
     noise = noise_of(request)
     measures = measures_of(request.question, noise, evenly=True).measures
     joint = any(measure.strategy for measure in measures)
@@ -422,10 +404,7 @@ def _is_search(request: SelectRequest) -> bool:
 
 
 def _even_weights(request: SelectRequest, plan_at: PlanAt) -> tuple[SelectRequest, CubePlan]:
-    """Returns the request with weights of grouping sets that minimise the worst cell's error, and its plan.
-
-    Weights begin at 1 over the cells of a set. Weights in the statement are left alone.
-    """
+    """Returns the request with weights of grouping sets that minimise the worst cell's error, and its plan."""
     question = request.question
     if question.treatment.weights or len(question.grouping_sets) == 1:
         return request, plan_at(request)
@@ -445,7 +424,7 @@ def _even_weights(request: SelectRequest, plan_at: PlanAt) -> tuple[SelectReques
 
 
 def _restore_weights(request: SelectRequest, cube: CubePlan) -> CubePlan:
-    """Returns the plans with the request's own weights of grouping sets, for which the total variance is stated."""
+    """Returns the plans with the request's own weights of grouping sets, for their total variance."""
     weights = _workload(request.question).weights
 
     def reweight(plan: Plan) -> Plan:

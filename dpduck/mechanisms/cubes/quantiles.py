@@ -1,8 +1,7 @@
 """The choice between two mechanisms for quantiles: the exponential mechanism, and a tree of counts.
 
-The mechanism with the smaller error is taken, by a prediction from public facts alone. An error is the variance of a
-value's rank at the whole price, in units of the variance of a count's noise. The errors of a tree follow from its plan.
-The rank of a chosen value has a Laplace law of scale 2 max(q, 1 - q) / epsilon. Here epsilon is its part of the price.
+The mechanism with the smaller predicted error is taken. An error is the variance of a value's rank at the whole price,
+in units of the variance of a count's noise.
 """
 
 from __future__ import annotations
@@ -25,9 +24,8 @@ from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import Refusal
 
 MOST_CHOSEN = 1 << 14
-"""The largest number of cells in which quantiles are chosen. More cells get a tree."""
+"""Most cells in which the exponential mechanism answers quantiles. More cells get a tree."""
 LARGEST_PART = 1000
-"""The largest denominator of a quantile that may be chosen."""
 WRITTEN_TREE, WRITTEN_CHOICE = 3 / 4, 2.0
 """Errors if the statement names the mechanism, as in earlier versions. A tree's is per squared number of levels."""
 MOST_LEVELS = 1024
@@ -36,7 +34,7 @@ FINE = Fraction(1, 64)
 
 
 def power_of(noise: NoiseKind) -> float:
-    """Returns the exponent p. If a measurement has error e at the whole price, its part of the price goes by e^p."""
+    """Returns the exponent p such that a measurement with error e at the whole price gets a share that grows by e^p."""
     return 1 / 3 if noise is NoiseKind.LAPLACE else 1 / 2
 
 
@@ -44,9 +42,8 @@ def power_of(noise: NoiseKind) -> float:
 class QuantileRule:
     """The rule by which quantiles are measured: as the statement says, or with the smaller predicted error.
 
-    - how: 'auto', 'tree' or 'choice', which is the exponential mechanism.
-    - intervals: whether quantiles by the exponential mechanism have intervals.
-    - cells: the number of cells of all grouping sets.
+    how: 'auto', 'tree' or 'choice', which is the exponential mechanism.
+    cells: the number of cells of all grouping sets.
     """
 
     how: str
@@ -55,7 +52,7 @@ class QuantileRule:
 
     @property
     def parts(self) -> tuple[Fraction, ...]:
-        """Returns the parts of the price in the exponential mechanism: for a quantile, and for its interval's ends."""
+        """Returns the parts of the price for a quantile by the exponential mechanism, and for its ends."""
         return PARTS if self.intervals else WITHOUT_ENDS
 
     def chosen(
@@ -63,8 +60,8 @@ class QuantileRule:
     ) -> frozenset[Aggregate]:
         """Returns the quantiles for the exponential mechanism. A tree answers the others.
 
-        With 'auto', these are all quantiles of a column that it can answer, or none. With 'choice', a quantile is among
-        them only if its column has no other quantile.
+        With 'auto', they are all quantiles of a column that the exponential mechanism can answer, or none of them. With
+        'choice', a quantile is among them only if its column has no other quantile.
         """
         quantiles = [quantile for quantile in aggregates if quantile.is_quantile]
         if self.how == TREE or self.cells > MOST_CHOSEN:
@@ -83,7 +80,7 @@ class QuantileRule:
     def _better(
         self, group: Sequence[Aggregate], weight: dict[Aggregate, float], noise: NoiseKind
     ) -> Sequence[Aggregate]:
-        """Returns one column's quantiles for the exponential mechanism. There are none if a tree alone errs less."""
+        """Returns one column's quantiles for the exponential mechanism, or none if trees alone err less."""
         able = [quantile for quantile in group if can_be_chosen(quantile)]
         if not able or self.cells * len(able) > MOST_CHOSEN:
             return ()
@@ -123,19 +120,15 @@ def tree_of(operand: Operand, cells: int) -> Buckets:
 def choice_error(fraction: Fraction, noise: NoiseKind, part: Fraction) -> float:
     """Returns the rank variance of the exponential mechanism's value for a part of the price. A count has variance 1.
 
-    M is max(q, 1 - q).
-    - Laplace: 2 (2 M / part)^2 / epsilon^2, against 2 / epsilon^2 for a count.
-    - Gaussian: the variance for a loss of sqrt(8 part rho), against 1 / (2 rho) for a count.
+    With Laplace noise it is 2 (2 M / part)^2 / epsilon^2, against 2 / epsilon^2 for a count. With Gaussian noise it is
+    the variance for a loss of sqrt(8 part rho), against 1 / (2 rho). M is max(q, 1 - q).
     """
     farther = float(2 * max(fraction, 1 - fraction))
     return (farther / float(part)) ** 2 if noise is NoiseKind.LAPLACE else farther**2 / (2 * float(part))
 
 
 def tree_error(fraction: Fraction, buckets: int, noise: NoiseKind) -> float:
-    """Returns the rank variance of a quantile that a tree answers, as a mean over the edges of the tree's buckets.
-
-    A minimum or maximum is read at a nearby rank. Its variance includes the distance of that rank.
-    """
+    """Returns the mean rank variance of a tree's quantiles. A minimum or maximum is read at a nearby rank."""
     if buckets < 2:
         return 0.0
     ranks = rank_deviations(_tree_variances(buckets, noise), float(fraction), buckets - 1) ** 2
@@ -144,7 +137,7 @@ def tree_error(fraction: Fraction, buckets: int, noise: NoiseKind) -> float:
 
 @cache
 def _tree_variances(buckets: int, noise: NoiseKind) -> FloatArray:
-    """Returns the variance of each answer of a tree at the whole price, where a count has variance 1."""
+    """Returns the variance of each answer of a tree at the whole price, in units of a count's variance."""
     workload = MarginalWorkload((buckets,), ((0,),), (1.0,))
     plan = plan_range_sets([tree_workload(buckets)], workload, noise, FINE, 1, strategy="hierarchy", apart=True)[0]
     unit = 2 / float(FINE) ** 2 if noise is NoiseKind.LAPLACE else 1 / (2 * float(FINE))

@@ -40,16 +40,15 @@ Tables = Sequence[Sequence[FloatArray]]
 """Tables of one measure: for each table, an array per grouping set."""
 
 ROUNDING = 1 / 12
-"""The variance that rounding to whole numbers adds."""
 
 MOST_COVARIANCES = 20_000
 """Covariances of more sets of columns are not stored with a release."""
 
 
 def answers_of(cube: CubePlan, tables: Sequence[Tables], raw: Sequence[Tables] | None = None) -> list[AnswerColumn]:
-    """Returns the answers of every aggregate from the recovered tables of every measure.
+    """Computes the answers of every aggregate from the recovered tables of every measure.
 
-    raw: the tables before options changed them, if any did. Ratios and quantiles are answered from these alone.
+    raw: the tables before options changed them, if any did. Ratios and quantiles are answered from these.
     """
     if raw is not None:
         return [
@@ -74,7 +73,7 @@ def answers_of(cube: CubePlan, tables: Sequence[Tables], raw: Sequence[Tables] |
 
 
 def _order_quantiles(aggregates: Sequence[Aggregate], answers: Sequence[AnswerColumn]) -> list[AnswerColumn]:
-    """Puts the quantiles of one column in order, cell by cell: no quantile is above one with a higher fraction."""
+    """Sorts the quantiles of one column in each cell, so that no quantile is above one with a higher fraction."""
     moved = list(answers)
     quantiles = [number for number, aggregate in enumerate(aggregates) if aggregate.is_quantile]
     for key in dict.fromkeys((aggregates[number].condition, aggregates[number].operand) for number in quantiles):
@@ -101,7 +100,7 @@ def _of_no_rows(table: FloatArray, rows: FloatArray) -> FloatArray:
 
 
 def _add_move_error(shown: AnswerColumn, measured: AnswerColumn) -> AnswerColumn:
-    """Returns an answer that an option has changed. Its squared error adds up the noise and the change.
+    """Adds the change that an option made to an answer to its error.
 
     In a sparse table, the change is the same bias in all occupied cells, as large as the noise of empty cells.
     """
@@ -110,7 +109,6 @@ def _add_move_error(shown: AnswerColumn, measured: AnswerColumn) -> AnswerColumn
 
 
 def _intervals(cube: CubePlan, answers: FloatArray) -> list[AnswerColumn]:
-    """Returns the answers for intervals of one column, which come from one measurement, one cell each."""
     errors = np.sqrt(cell_variances(cube.measures[0].plan)[0])
     return [
         AnswerColumn(answers[number : number + 1], errors[number : number + 1])
@@ -121,10 +119,7 @@ def _intervals(cube: CubePlan, answers: FloatArray) -> list[AnswerColumn]:
 def _answer(
     cube: CubePlan, aggregate: Aggregate, use: Use, every: Sequence[Tables], counts: Sequence[FloatArray] | None
 ) -> AnswerColumn:
-    """Returns the answers of one aggregate. counts: count(*) over the same rows in each grouping set, if released.
-
-    every: the tables of each measure.
-    """
+    """Returns the answers of one aggregate. counts: count(*) of the same rows by grouping set, if it is released."""
     tables = tables_of_use(use, every)
     measured = cube.measures[use.measure]
     variances = cell_variances(measured.plan)
@@ -148,7 +143,6 @@ def _answer(
 
 
 def _of_sets(parts: Sequence[Curved]) -> AnswerColumn:
-    """Joins the answers of all grouping sets, one after the other."""
     return AnswerColumn(
         np.concatenate([part.estimates for part in parts]),
         np.concatenate([part.stderrs for part in parts]),
@@ -158,15 +152,12 @@ def _of_sets(parts: Sequence[Curved]) -> AnswerColumn:
 
 
 def tables_of_use(use: Use, every: Sequence[Tables]) -> Tables:
-    """Returns the tables that an aggregate takes from its measure."""
+    """Returns the tables of a measure that an aggregate uses."""
     return [every[use.measure][table] for table in use.tables] if use.tables else every[use.measure]
 
 
 def _of_several(cube: CubePlan, aggregate: Aggregate, use: Use, every: Sequence[Tables]) -> AnswerColumn:
-    """Returns a sum, an average or a variance, from a count of values and sums of their distances from a centre.
-
-    A variance also takes the sums of squared distances.
-    """
+    """Returns a sum, an average or a variance from counts, sums about a centre and, for a variance, their squares."""
     by_set = list(_by_set(cube, use, every))
     if use.weights and use.also is not None:
         ours, other = use.weights[0], use.also.weights[0]
@@ -179,7 +170,6 @@ def _of_several(cube: CubePlan, aggregate: Aggregate, use: Use, every: Sequence[
 def _by_set(
     cube: CubePlan, use: Use, every: Sequence[Tables]
 ) -> Iterator[tuple[tuple[FloatArray, ...], tuple[FloatArray, ...]]]:
-    """Yields for each grouping set the tables of each measure, and the variances of their noise."""
     places = [part.measure for part in use.parts]
     tables = [[table.ravel() for table in every[place][0]] for place in places]
     variances = [cell_variances(cube.measures[place].plan) for place in places]
@@ -189,10 +179,7 @@ def _by_set(
 def of_centre(
     cube: CubePlan, aggregate: Aggregate, use: Use, tables: Sequence[FloatArray], variances: Sequence[FloatArray]
 ) -> Curved:
-    """Returns averages or variances. tables: noisy integers of counts, sums about a centre and perhaps squares.
-
-    variances: the noise variances of each table.
-    """
+    """Returns averages or variances of cells. tables: noisy counts, sums about a centre, and squares for a variance."""
     if use.also is None or aggregate.operand is None:
         raise InternalError("an average of no count and no sum")
     measure, noise = cube.measures[use.also.measure].measure, cube.measures[use.measure].plan.noise
@@ -264,7 +251,7 @@ def wholes(cube: CubePlan) -> list[bool]:
 
 
 def is_whole(cube: CubePlan, number: int) -> bool:
-    """Tells whether every answer of an aggregate is one integer measurement or rounded, from public facts."""
+    """Tells from public facts whether all answers of an aggregate are rounded, or sums of integer measurements."""
     request, use = cube.request, cube.uses[number]
     if request.question.treatment.integer:
         return True
@@ -321,10 +308,7 @@ def _laws_of(cube: CubePlan, use: Use) -> tuple[ErrorLaw, ...]:
 
 
 def _laws(plan: Plan, weights: Sequence[Fraction], more: float = 0.0) -> tuple[ErrorLaw, ...]:
-    """Returns the law of each grouping set's noise. For ranges it is the law of the cell with the largest variance.
-
-    more: the variance that later steps add.
-    """
+    """Returns the law of each grouping set's noise, for ranges that of the worst cell. more: later variance."""
     if not weights:
         return ()
     if solves_program(plan):
@@ -340,9 +324,7 @@ def _laws(plan: Plan, weights: Sequence[Fraction], more: float = 0.0) -> tuple[E
 def covariances_text(cube: CubePlan) -> str | None:
     """Writes the covariances of released cells. Returns None if no formula holds, or if they would be very long.
 
-    Aggregates that are measured with different noise have no covariances in common. Counts that are planned together
-    have the covariances of one table, times the variance of a count over the variance of a cell (see combine). The same
-    holds for one count of weighed units, which is measured in parts of a row.
+    Counts that are planned together, and one count of weighed units, have the covariances of one table up to a factor.
     """
     request, plans = cube.request, [measured.plan for measured in cube.measures]
     treatment, plan = request.question.treatment, plans[0]

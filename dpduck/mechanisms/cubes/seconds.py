@@ -16,7 +16,7 @@ SECONDS_PER_QUERY = 5e-5
 """Time of every measurement and every grouping set, whatever its size."""
 
 SAMPLE = 1000
-"""Size of the evenly spread sample of measurements, if there are more than twice as many."""
+"""Number of measurements that are looked at, evenly spread, if there are more than twice as many."""
 
 
 def estimate_seconds(plan: Plan) -> float:

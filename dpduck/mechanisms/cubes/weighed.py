@@ -1,9 +1,7 @@
 """Measures of a statement with max_norm_contributed: in each measure, units are weighed down to a norm.
 
-A count has a norm in rows. A sum has a norm in the units of its column, or in rows at its bound. An average is a count
-of values and the sum of their distances from a centre. A variance has the squares of the distances, too. Each measure
-has a norm, and a unit has one weight for all: the same rows are missing in each. Sums, counts and averages of the same
-column come from these measures. Answers are in parts of 1/FULL. Shares of the price go by `aggregate_weights` alone.
+A unit has one weight for an average's or variance's count, sum and squares, so the same rows are missing in each.
+Answers are in parts of 1/FULL.
 """
 
 from __future__ import annotations
@@ -36,11 +34,10 @@ ADDED = dict.fromkeys(("avg", "sum", "count"), (COUNT_SHARE, 1 - COUNT_SHARE)) |
 """Parts of an aggregate's price: for the count of values, for their sum about a centre, and for the squares."""
 
 MOST_SQUARED_STEPS = 1 << 12
-"""Noise for squares of more steps would not fit its samplers if units have many rows (measures.MOST_SQUARED_STEPS)."""
 
 SPREAD = 4
-"""A unit with B rows and a norm S of sums has squares of S^2 / B if all distances are alike. SPREAD times as much
-leaves room for values far from the centre."""
+"""Room for values far from the centre: a unit with B rows and a norm S of sums may have squares of SPREAD S^2 / B.
+Equal distances need S^2 / B."""
 
 
 def bounds(least: Fraction, largest: float, most: Fraction) -> list[Fraction]:
@@ -64,7 +61,7 @@ def bounds(least: Fraction, largest: float, most: Fraction) -> list[Fraction]:
 def measures_with_norm(
     aggregates: Sequence[Aggregate], treatment: Treatment, found_centres: Mapping[Operand, Fraction] | None = None
 ) -> Measures:
-    """Returns the measures of a statement with a norm, and each aggregate's use. found_centres: results of searches."""
+    """Returns the measures of a statement with a norm, and their uses. found_centres: the results of a search."""
     operands = list(
         dict.fromkeys(
             aggregate.operand for aggregate in aggregates if aggregate.operand is not None and aggregate.operand.sql
@@ -138,7 +135,6 @@ def _about_a_centre(
 
 
 def _alone(aggregate: Aggregate, norm: Fraction, stated: Fraction | None) -> Measure:
-    """Returns the measure of a count or a sum."""
     measure = own_measure(aggregate, chosen=False)
     if aggregate.has_curved_error or measure.form not in ("count", "sum"):
         raise Refusal(
@@ -149,7 +145,7 @@ def _alone(aggregate: Aggregate, norm: Fraction, stated: Fraction | None) -> Mea
 
 
 def _with_norm(measure: Measure, norm: Fraction, stated: Fraction | None) -> Measure:
-    """Returns a measure with the norm `stated`. Without this, takes the norm of `norm` rows with the largest value."""
+    """Returns a measure with the norm `stated`, by default with the norm of `norm` rows of the largest value."""
     in_integers = norm * measure.contribution.bound if stated is None else stated / measure.contribution.unit
     return measure.with_norm(max(1, floor(in_integers**2)))
 
@@ -177,6 +173,5 @@ def _of_each(numbers: Sequence[Fraction], operands: Sequence[Operand]) -> dict[O
 
 
 def _on_a_step(centre: Fraction | None, operand: Operand) -> Fraction:
-    """Returns the grid value nearest to a centre. Without a centre, takes the middle of the bounds."""
     wanted = (operand.low + operand.high) / 2 if centre is None else min(max(centre, operand.low), operand.high)
     return operand.low + operand.step * round((wanted - operand.low) / operand.step)

@@ -14,14 +14,12 @@ from dpduck.mechanisms.keys.plan import LOWER_THRESHOLD, KeyPlan, KeyProposal, k
 from dpduck.values.errors import InternalError
 
 SIZES = (1, 10, 50, 100, 500)
-"""Numbers of privacy units for which the chances are shown."""
 
 
 def explain_keys(request: SelectRequest, proposal: KeyProposal) -> list[Forecast]:
     """Returns forecasts of the plan, and of a plan with the other kind of noise at the same rho and delta.
 
-    The number of groups is private, so there is no total variance, and no number of cells. The error is that of a
-    published group.
+    The number of groups is private, so there is no total variance. The error is that of a published group.
     """
     chosen = proposal.plan
     other = NoiseKind.GAUSSIAN if chosen.selection.kind is NoiseKind.LAPLACE else NoiseKind.LAPLACE
@@ -55,7 +53,7 @@ def _note(request: SelectRequest, plan: KeyPlan) -> str:
 
 
 def _sums(plan: KeyPlan) -> str:
-    """Describes how much a unit adds to each table. If all aggregates are counts of rows, returns ''."""
+    """Describes how much a unit adds to each table. Returns '' if all aggregates are counts of rows."""
     if plan.measured is None:
         return ""
     words = {"count": "a count", "valued": "a count of values", "sum": "a sum in steps"}
@@ -70,7 +68,7 @@ def _sums(plan: KeyPlan) -> str:
 
 
 def _describe_sensitivity(measure: Measure, beside: Beside) -> str:
-    """Describes the most that one unit adds, or the largest norm of its groups."""
+    """Describes the most that one unit adds, or its largest norm if units are weighed."""
     if measure.contribution.norm:
         norm = sqrt(measure.contribution.norm) * float(measure.contribution.unit)
         return f"of which one unit has at most a norm of {norm:.6g}, and a unit above it counts for a part of itself"
@@ -78,7 +76,6 @@ def _describe_sensitivity(measure: Measure, beside: Beside) -> str:
 
 
 def _about(measure: Measure) -> str:
-    """Names the summed column and its bounds."""
     operand = measure.operand
     if operand is None or not operand.sql:
         return ""
@@ -90,8 +87,7 @@ def _about(measure: Measure) -> str:
 def foreseen_of_keys(proposal: KeyProposal, expect_rows: int | None) -> list[AggregateError]:
     """Returns the predicted error of each aggregate of a published group, if there are sums.
 
-    The numbers of groups and of their rows are private. So the error of an average is stated times the rows of its
-    group. It is a mean over all averages between the bounds.
+    The rows of a group are private, so an average's error, a mean over all averages, is stated times these rows.
     """
     plan, errors = proposal.plan, list[AggregateError]()
     if plan.measured is None:

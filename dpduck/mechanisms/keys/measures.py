@@ -1,9 +1,7 @@
 """Tables that answer aggregates of published groups, and the part of the price for each table.
 
-A count of rows or of persons has a table, and so has a sum. An average is a count of values and the sum of their
-distances from the middle of their bounds, as for weighed units (cubes/weighed.py). A sum of the same column comes from
-these two. The selection counts as one aggregate, and all aggregates have equal parts of the price. With
-max_norm_contributed the measures come from cubes/weighed.py. A unit is weighed over its kept groups.
+An average is a count of values and the sum of their distances from the middle of their bounds, as in cubes/weighed.py.
+The selection counts as one aggregate, and all aggregates have equal parts of the price.
 """
 
 from __future__ import annotations
@@ -28,15 +26,14 @@ from dpduck.mechanisms.cubes.weighed import COUNT_SHARE, measures_with_norm
 from dpduck.values.errors import Refusal
 
 Taken = tuple[bool, Measure]
-"""Flag and measure. The flag says whether the answer comes from the count that selects groups."""
+"""Whether the count that selects groups gives the answer, and the answer's measure."""
 
 
 @dataclass(frozen=True)
 class KeyMeasures:
-    """Measures of a statement, and their use by each aggregate. The selecting count decides which groups are published.
+    """Measures of a statement, and their use by each aggregate. shares: of the price, for each measure.
 
-    shares: each measure's share of the price. selection: the share of the selecting count.
-    reused: the measures that the selecting count answers.
+    selection, reused: the share of the count that selects groups, and the measures that it answers.
     """
 
     measures: tuple[Measure, ...]
@@ -47,7 +44,7 @@ class KeyMeasures:
 
 
 def measures_of_keys(aggregates: Sequence[Aggregate], reused: Sequence[int], other: bool) -> KeyMeasures:
-    """Returns the measures. reused: aggregates that the selecting count answers. They cost only in the row `other`."""
+    """Returns the measures. reused: aggregates of the selecting count. They cost only in the row of `other` groups."""
     means = {(call.condition, call.operand) for call in aggregates if call.function == "avg"}
     demands: dict[Taken, Fraction] = {}
     pairs: list[tuple[Taken, Taken | None]] = []
@@ -122,7 +119,6 @@ def _alone(aggregate: Aggregate) -> Measure:
 
 
 def _use(aggregate: Aggregate, places: dict[Taken, int], first: Taken, second: Taken | None) -> Use:
-    """Returns an aggregate's use of its measures: of one count or sum, or of a count and a sum."""
     if second is None:
         return Use(places[first], linear_weights(aggregate, first[1]))
     also = Use(places[second], (second[1].contribution.unit,))

@@ -2,7 +2,7 @@
 
 A group is published if it has at least n privacy units and its noisy count is above n - 1 + k + tau. One unit changes
 the count by at most k, in at most C groups. The tail P(noise > tau) is so small that any of C groups that exist by one
-unit alone is published with probability at most delta. Noise costs rho or epsilon as elsewhere, and delta in addition.
+unit alone is published with probability at most delta.
 """
 
 from __future__ import annotations
@@ -51,10 +51,11 @@ from dpduck.values.errors import InternalError, Refusal
 class KeyPlan:
     """Plan of one release of selected keys.
 
-    least: the fewest units of a published group. excess: the part tau of the threshold, which noise rarely exceeds.
-    selection, answers: the noise of the count that selects groups, and of other counts. reused: the aggregates that the
-    selecting count answers. other: whether the suppressed groups are counted, too. measured, beside: all measures, and
-    the noise and norms of each, if any aggregate is not a count of rows.
+    least, excess: the fewest units of a published group, and tau, which noise rarely exceeds.
+    selection, answers: the noise of the count that selects groups, and of other counts.
+    reused: the aggregates that the selecting count answers.
+    other: whether the suppressed groups are counted, too.
+    measured, beside: all measures, with the noise and norms of each, if any aggregate is not a count of rows.
     """
 
     bounds: GroupBounds
@@ -71,21 +72,17 @@ class KeyPlan:
 
     @property
     def threshold(self) -> int:
-        """Returns the threshold. A group is published if its noisy count is above it."""
         return self.least - 1 + self.bounds.per_group + self.excess
 
     @property
     def strategy(self) -> str:
-        """Returns the name of the strategy."""
         return f"{self.selection.kind.name.lower()}_threshold"
 
     def use_of(self, aggregate: int) -> Use:
-        """Returns an aggregate's use of the counted tables."""
         return Use(aggregate, (Fraction(1),)) if self.measured is None else self.measured.uses[aggregate]
 
     @property
     def selecting(self) -> tuple[int, ...]:
-        """Returns the tables that the selecting count answers."""
         return self.reused if self.measured is None else self.measured.reused
 
     def noise_of(self, table: int, others: bool = False) -> Noise:
@@ -108,13 +105,11 @@ class KeyPlan:
 
     @property
     def queries(self) -> int:
-        """Returns the number of queries that share the price."""
         if self.measured is None:
             return queries(self.aggregates, self.reused, self.other)
         return 1 + sum(share > 0 for share in self.measured.shares)
 
     def published(self, units: int) -> float:
-        """Returns the probability that a group with `units` units, in as many rows, is published."""
         if units < self.least:
             return 0.0
         return float(survivals(self.selection, np.array([self.threshold - units + 1]))[0])
@@ -123,7 +118,7 @@ class KeyPlan:
 def queries(aggregates: int, reused: tuple[int, ...], other: bool) -> int:
     """Returns the number of queries that share the price: the selection, and the aggregates that it does not answer.
 
-    The row for all other groups has one price together with the published groups, as they partition the rows. If the
+    The row for all other groups shares its price with the published groups, since groups partition the rows. If the
     published groups' answers are reused, the row costs one query.
     """
     return 1 + (aggregates if other else aggregates - len(reused))
@@ -141,10 +136,7 @@ def plan_keys(
     other: bool,
     measured: KeyMeasures | None = None,
 ) -> KeyPlan:
-    """Returns the plan at a price in equal shares. amount: epsilon for Laplace noise, rho for Gaussian noise.
-
-    delta: for groups of one unit alone. measured: measures with sums, and their own shares of the price.
-    """
+    """Plans keys at a price: epsilon for Laplace noise, rho for Gaussian noise. delta: for groups of one unit alone."""
     share = amount / queries(aggregates, reused, other) if measured is None else amount * measured.selection
     selection, answers = noise_for(kind, share, bounds.l1, bounds.l2_squared), noise_for(kind, share, bounds.rows)
     excess = smallest_excess(selection, bounds.groups, delta)
@@ -166,14 +158,13 @@ def _beside(
 
 
 SMALLEST_SHARE = 1e-100
-"""The least probability for which a threshold is computed."""
 
 FARTHEST = 250
 """Standard deviations beyond which noise has less than the probability SMALLEST_SHARE."""
 
 
 def smallest_excess(noise: Noise, groups: int, delta: Fraction) -> int:
-    """Returns tau, a part of the threshold: the least from 0 at which `groups` groups of one unit cost at most delta.
+    """Returns tau: the least integer from 0 at which `groups` groups of one unit are published with at most delta.
 
     A binary search over approximate tails comes near it. Steps by the exact cost (key_delta) do the rest.
     """
@@ -191,11 +182,10 @@ def smallest_excess(noise: Noise, groups: int, delta: Fraction) -> int:
 
 
 OTHER_SET = 1
-"""Grouping set of the row for all groups that are not published. Its columns are NULL, its GROUPING(..) is 1."""
+"""Grouping set of the row for all unpublished groups. Its keys are NULL, and its GROUPING(..) is 1."""
 
 
 KeyProposal = OneAsk[KeyPlan, PublishedKeys]
-"""Counts by selected keys."""
 
 
 def propose_keys(request: SelectRequest) -> KeyProposal:
@@ -220,21 +210,17 @@ def key_columns(proposal: KeyProposal) -> Columns:
 
 
 def key_table(proposal: KeyProposal, published: PublishedKeys, tools: Tools) -> ReleasedTable:
-    """Returns published groups with their answers. The table has no rows if no group is published."""
+    """Returns the published groups with their answers. The table has no rows if no group is published."""
     columns = key_columns(proposal)
     rows = _rows(proposal.request, proposal.plan, published)
     return ReleasedTable(columns, rows.select([name for name, _ in columns]))
 
 
 LOWER_THRESHOLD = "a larger epsilon or delta, or a smaller max_groups_contributed"
-"""The changes that make a threshold lower."""
 
 
 def warn_of_keys(proposal: KeyProposal, expect_rows: int | None) -> str:
-    """Describes the groups that an answer will show.
-
-    Refuses an answer that cannot show any group, since a group has at most all rows.
-    """
+    """Describes the groups that an answer will show. Refuses an answer if a group of all rows would not be shown."""
     request, threshold = proposal.request, proposal.plan.threshold
     counted = "rows" if request.rows.unit_sql is None else "privacy units"
     shown = f"a group is shown if it has more than {threshold} {counted} after noise"
@@ -274,7 +260,6 @@ def plan_request(request: SelectRequest, noise: NoiseKind | None = None) -> KeyP
 
 
 def _measures(request: SelectRequest, plain: bool, reused: tuple[int, ...]) -> KeyMeasures | None:
-    """Returns the measures of a statement, or None if all aggregates are counts of rows."""
     question = request.question
     if question.treatment.norm is not None:
         return key_measures_with_norm(question.aggregates, reused, question.treatment)
@@ -308,16 +293,12 @@ def key_ask(request: SelectRequest, plan: KeyPlan) -> Ask[PublishedKeys]:
 
 
 def key_laws(plan: KeyPlan) -> tuple[tuple[ErrorLaw, ...], ...]:
-    """Returns the law of the noise of published groups before their selection, and of the row for all other groups.
-
-    Errors of averages depend on the answer, and have no law.
-    """
+    """Returns the laws of the noise before selection: for published groups, and for the row of all other groups."""
     uses = map(plan.use_of, range(plan.aggregates))
     return tuple(tuple(_law(plan, use, others) for others in (False, True)) if use.weights else () for use in uses)
 
 
 def _law(plan: KeyPlan, use: Use, others: bool) -> ErrorLaw:
-    """Returns the law of a count or a sum."""
     noise, weight = plan.noise_of(use.measure, others), float(use.weights[0])
     variance, step = weight * weight * noise.variance, abs(weight)
     if use.also is None and plan.is_rounded(use):
@@ -336,7 +317,7 @@ def _selection(request: SelectRequest) -> KeySelection:
 
 
 def _rows(request: SelectRequest, plan: KeyPlan, published: PublishedKeys) -> pa.Table:
-    """Returns one row per published group, and last the row for all other groups."""
+    """Returns one row per published group, then the row for all other groups if the statement wants it."""
     ordered = [key for key in request.question.keys if not key.row_sql] + [
         key for key in request.question.keys if key.row_sql
     ]
@@ -370,13 +351,12 @@ def _rows(request: SelectRequest, plan: KeyPlan, published: PublishedKeys) -> pa
 
 
 def _table_numbers(table: int, published: PublishedKeys) -> IntegerArray:
-    """Returns the noisy numbers of a table, with the number of all other groups last."""
+    """Returns the noisy numbers of a table. The number of all other groups is last."""
     rest = np.array([] if published.other is None else [published.other[table]], np.int64)
     return np.concatenate([published.answers[table], rest])
 
 
 def _linear(use: Use, published: PublishedKeys) -> IntegerArray | FloatArray:
-    """Returns a count in whole numbers, or a sum."""
     first = _table_numbers(use.measure, published)
     if use.also is None:
         return first if use.weights == (Fraction(1),) else sum_with_weights(use.weights, [first.astype(np.float64)])
@@ -385,7 +365,6 @@ def _linear(use: Use, published: PublishedKeys) -> IntegerArray | FloatArray:
 
 
 def _average(request: SelectRequest, plan: KeyPlan, published: PublishedKeys, number: int) -> dict[str, pa.Array]:
-    """Returns the columns of an average: answers, standard errors, and ends of intervals."""
     use, operand = plan.use_of(number), request.question.aggregates[number].operand
     if use.also is None or operand is None or plan.measured is None:
         raise InternalError("an average of no count and no sum")

@@ -23,21 +23,19 @@ from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import InternalError
 
 MOST_JOINED = 8
-"""The most joint tables that are tried for one sum. A joint table counts kinds of rows over several columns."""
+"""Most joint tables that are tried for one sum. A joint table counts kinds of rows over several columns."""
 
 
 @dataclass(frozen=True, eq=False)
 class KnownAnswer:
     """Answer to one aggregate over the cells of all grouping sets, in order.
 
-    - low, high: the ends of its intervals.
-    - releases: the names of the releases behind it.
-    - alone: the time of the first release, if its rows may have changed since. Otherwise "".
-    - left_out: columns with a domain. The answer leaves out rows outside of these domains.
-    - bounded: how MAX ROWS was applied, if otherwise than in the question. Otherwise "".
-    - ends: the ends of the intervals for every level of LEVELS, with shape (levels, cells).
-    - spread: the total variance of all sums that the answer is computed from. It depends on no estimate.
-    - same: the properties that all tables behind the answer share.
+    alone: the time of the first release if its rows may have changed since, else "".
+    left_out: columns with a domain. The answer leaves out rows outside of these domains.
+    bounded: how MAX ROWS was applied if otherwise than in the question, else "".
+    ends: the ends of the intervals for every level of LEVELS, with shape (levels, cells).
+    spread: the total variance of all sums that the answer is computed from. It depends on no estimate.
+    same: the properties that all tables behind the answer share.
     """
 
     estimates: FloatArray
@@ -66,10 +64,7 @@ class _Sum:
 
 @dataclass(frozen=True, eq=False)
 class KnownReleases:
-    """Releases that a reader may read, which answer questions about their rows.
-
-    moment: the moment of the current rows. remembered: estimators of tables that were combined before.
-    """
+    """Releases that a reader may read, which answer questions about their rows. moment: of the current rows."""
 
     records: Sequence[MeasurementRecord]
     moment: str
@@ -82,7 +77,7 @@ class KnownReleases:
     def tables(self, question: KnownQuestion, about: str = "") -> dict[Same, list[Usable]]:
         """Returns the tables about the question's rows. Tables under one key may be combined.
 
-        about: the name of a release. Only tables that may be combined with it are returned, its own first.
+        about: a release. Only tables that may be combined with it are returned, its own first.
         """
         tables = usable(question, self.records)
         if not about:
@@ -91,10 +86,9 @@ class KnownReleases:
         return {same: sorted(uses, key=lambda use: use.kept.name != about) for same, uses in own.items()}
 
     def answers(self, question: KnownQuestion, about: str = "", same: Same | None = None) -> list[KnownAnswer | None]:
-        """Returns the answer to each aggregate. It is None if no tables determine every cell.
+        """Returns the answer to each aggregate, None if no tables determine every cell.
 
-        - about: the name of a release. Only tables that may be combined with it are used: they are about its rows.
-        - same: the properties of an answer. Only tables about the rows of that answer are used.
+        about, same: a release, or the properties of an answer. Only tables about the same rows are used.
         """
         request, tables = question.analysis.request, self.tables(question, about)
         if same is not None:
@@ -109,15 +103,10 @@ class KnownReleases:
     def _best(
         self, question: KnownQuestion, aggregate: Aggregate, need: Wanted, tables: dict[Same, list[Usable]], about: str
     ) -> KnownAnswer | None:
-        """Returns the best answer from tables that may be combined. The order of preference is:
+        """Returns the best answer from tables that may be combined.
 
-        - tables about the current rows,
-        - tables that MAX ROWS was applied to as in the question,
-        - tables about all rows of the question,
-        - tables that leave out rows of the fewest columns.
-
-        Tables further down are about other quantities, however small their error is. Among equals, the least error
-        wins.
+        It prefers tables about the current rows, then MAX ROWS as in the question, then fewer columns with rows left
+        out. The error comes last, since the others decide which quantity is answered.
         """
         best: tuple[tuple[bool, bool, int, float], KnownAnswer] | None = None
         for same in [same for same in tables if same.quantity == need.quantities[0]]:
@@ -143,7 +132,7 @@ class KnownReleases:
 class _SumEstimator:
     """Estimator of a question's sums over rows, by cell, from tables that may be combined.
 
-    new: whether the first table has just been measured, or is planned. linear: whether errors depend on no estimate.
+    new, linear: whether the first table was just measured or is planned, and whether errors depend on no estimate.
     """
 
     question: KnownQuestion
@@ -153,10 +142,9 @@ class _SumEstimator:
     linear: bool
 
     def best(self, uses: Sequence[Usable]) -> _Sum | None:
-        """Computes one sum over rows in all cells. None if the tables do not determine it.
+        """Computes one sum over rows in all cells, None if the tables do not determine it.
 
-        A joint table makes one axis of several columns. Each joint table is tried separately, beside all plain tables,
-        so that it never makes an answer worse.
+        Each joint table is tried by itself beside all plain tables, so that it never makes an answer worse.
         """
         plain = [use for use in uses if not use.joins]
         joined = [use for use in uses if use.joins][:MOST_JOINED]
@@ -179,7 +167,6 @@ class _SumEstimator:
         return next((part for part in each if part is not None), None)
 
     def _solve(self, axes: Axes, sets: Sequence[CellQuery], chosen: Sequence[Usable]) -> _Sum | None:
-        """Solves all cells from the chosen tables. None if they do not determine every cell."""
         if not chosen:
             return None
         estimator, smallest = estimator_of(axes, chosen, self.remembered)
@@ -197,7 +184,6 @@ class _SumEstimator:
 
 
 def _least(sums: Iterable[_Sum | None]) -> _Sum | None:
-    """Returns the sum with the least total variance."""
     return min((part for part in sums if part is not None), key=lambda part: float(part.variances.sum()), default=None)
 
 
@@ -247,7 +233,6 @@ def _answer_from(
 
 
 def _ends(total: _Sum, levels: Sequence[Fraction]) -> tuple[FloatArray, FloatArray]:
-    """Returns the ends of a sum's intervals for every level."""
     stderrs = np.sqrt(total.variances)
     half = margins(total.noise, stderrs, stderrs / total.smallest, levels)
     return total.estimates - half, total.estimates + half

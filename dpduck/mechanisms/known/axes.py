@@ -20,7 +20,6 @@ from dpduck.strategies.recovery.atoms import Along, NoisyTable
 from dpduck.values.arrays import FloatArray, IntegerArray
 
 LARGEST_JOINT = 4096
-"""The most codes of an axis that is made of several columns."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +31,9 @@ class Axes:
 
     @property
     def lengths(self) -> list[int]:
-        """Returns the number of codes of each axis."""
         return [prod(sizes) for sizes in self.sizes]
 
     def of(self, column: str) -> int:
-        """Returns the axis of a column."""
         return next(number for number, columns in enumerate(self.columns) if column in columns)
 
     def spread(self, columns: Sequence[str], table: NDArray[np.int64] | NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -68,7 +65,6 @@ class _Part:
 
     @property
     def rows(self) -> scipy.sparse.csr_array:
-        """Returns the query's rows over the codes of the axis."""
         labelled = np.flatnonzero(self.codes >= 0)
         labels = _matrix(self.factor)
         entries = (np.ones(len(labelled)), (self.codes[labelled], labelled))
@@ -78,7 +74,6 @@ class _Part:
 
     @property
     def whole(self) -> bool:
-        """Tells whether the labels are the codes themselves."""
         return np.array_equal(self.codes, np.arange(len(self.codes)))
 
 
@@ -113,10 +108,10 @@ def _along(parts: Sequence[_Part], visible: NDArray[np.bool_] | None) -> Along:
 
 @dataclass(frozen=True, eq=False)
 class _PlacedKeys:
-    """Keys of a table or of a question along the axes.
+    """Keys of a table or of a question along the axes. codes: the label of each code of a key's axis, -1 for none.
 
-    axes: the axis of each key. codes: the label of each code of this axis, -1 for none. masks: the codes that meet all
-    conditions, by axis. built: queries along an axis. Equal ones are one object.
+    masks: the codes that meet all conditions, by axis.
+    built: queries along an axis. Equal ones are one object.
     """
 
     axes: dict[int, int]
@@ -147,13 +142,10 @@ class _PlacedKeys:
         return cls({number: axes.of(columns[places[0]][0]) for number, (places, _) in keys.items()}, codes, masks)
 
     def order(self, keys: Sequence[int]) -> list[int]:
-        """Returns the positions of keys in the order of their axes."""
         return sorted(range(len(keys)), key=lambda place: self.axes[keys[place]])
 
     def along(self, keys: Sequence[int], factors: Sequence[Factor]) -> dict[int, Along]:
-        """Returns the query by some keys along each axis. factors: one for each key. A row is left out if any other key
-        has no label for it.
-        """
+        """Returns the query by some keys along each axis, without rows for which another key has no label."""
         outside = [number for number, labels in self.codes.items() if number not in keys and (labels < 0).any()]
         names = [id(factor) if isinstance(factor, MatrixFactor) else factor for factor in factors]
         along, order = {}, self.order(keys)
@@ -183,7 +175,6 @@ def seen_by(axes: Axes, use: Usable) -> Sequence[NoisyTable]:
 
 
 def _seen_by(axes: Axes, use: Usable) -> list[NoisyTable]:
-    """Computes the measurements of `seen_by`. Equal queries along an axis share one object."""
     measured = use.kept.measured
     table, columns = measured.tables[use.table], [(column.sql, column.size) for column in measured.columns]
     keys = {number: (key.columns, key.codes) for number, key in measured.keys_of(table).items()}
@@ -209,10 +200,7 @@ def weighted_sum(weights: Sequence[float], parts: Sequence[IntegerArray]) -> Flo
 
 @dataclass(frozen=True, eq=False)
 class CellQuery:
-    """Query for the cells of one grouping set along the axes.
-
-    shape: the sizes of its keys in the order of the axes. order: the positions of the keys in the order of release.
-    """
+    """Query for a grouping set's cells. shape: its keys' sizes by axis. order: the keys' positions in the release."""
 
     along: dict[int, scipy.sparse.csr_array]
     shape: tuple[int, ...]
@@ -244,7 +232,6 @@ def _diagonal(along: Along) -> scipy.sparse.csr_array:
 
 
 def _labels(key: Key) -> Factor:
-    """Returns the released cells of a key: its labels, or intervals of labels."""
     size = len(key.labels)
     if not key.shape:
         return IdentityFactor(size)

@@ -33,8 +33,8 @@ from dpduck.values.quoting import quote_identifier
 class Cells:
     """Estimates of one aggregate in each cell of all keys. stderr: the error of each cell, NaN if it is not determined.
 
-    variances: a text for dp_cells_stderr: the sizes of the keys, and the variance of each component. The bits of a
-    component's number are its keys.
+    variances: the sizes of the keys, and the variance of each component, for dp_cells_stderr. A component's bits are
+        keys.
     """
 
     estimates: FloatArray
@@ -43,9 +43,7 @@ class Cells:
 
 
 def cells_sql(analysis: Analysis, measured: Measured | None, copies: ReleaseCopies) -> str:
-    """Returns SQL with a row for each combination of key values of a release, with its answers and their errors. The
-    rows also hold the variances from which errors of sums are computed.
-    """
+    """Returns SQL with a row for each combination of key values, with answers, errors, and the variances for sums."""
     if measured is None:
         raise Refusal(
             "what this release measured is not kept",
@@ -66,10 +64,9 @@ def cells_sql(analysis: Analysis, measured: Measured | None, copies: ReleaseCopi
 
 
 def cells_of(measured: Measured, question: Question) -> list[Cells]:
-    """Estimates the cells of each aggregate of a release of grouping sets, from its measurements.
+    """Estimates the cells of each aggregate from a release's measurements. A component without a measurement is 0.
 
-    A component (interaction of keys) without a measurement is 0. Cells are rounded to multiples of a power of 2, so
-    that sums of all cells are exact in any order.
+    Cells are multiples of a power of 2, so that sums are exact in any order.
     """
     return [_cells(measured, question, aggregate) for aggregate in question.aggregates]
 
@@ -89,7 +86,6 @@ def _cells(measured: Measured, question: Question, aggregate: Aggregate) -> Cell
 
 
 def _cells_seen(measured: Measured, aggregate: Aggregate) -> Iterator[NoisyTable]:
-    """Yields the release's measurements of an aggregate along its keys."""
     need = needs_of(aggregate, ())
     for table, values in zip(measured.tables, measured.values, strict=True):
         for quantity, more, weights in quantities(table):

@@ -1,7 +1,6 @@
 """Selections of tables that are solved together, if all tables together would be too large.
 
-Tables of filters and ranges distinguish codes that others do not, and blocks grow with the product over all axes. Each
-selection gains tables with every release, so that a release never makes an answer worse.
+Each selection gains tables with every release, so that a release never makes an answer worse.
 """
 
 from __future__ import annotations
@@ -22,14 +21,11 @@ FEW = 16
 """Up to this many tables, all tables that fit into the largest block are solved together."""
 
 EASY = 256
-"""The most atoms (sets of codes that all tables treat alike) of a quick block. Only the first FEW tables exceed it."""
+"""Most atoms (sets of codes that all tables treat alike) of a quick block. Only the first FEW tables exceed it."""
 
 
 def selections(axes: Axes, uses: Sequence[Usable], columns: frozenset[str], new: bool) -> list[Sequence[Usable]]:
-    """Returns the sets of tables to try. The set with the least error gives the answer.
-
-    columns: the columns of the question. new: whether the first table has just been measured, or is planned.
-    """
+    """Returns the sets of tables to try. new: whether the first table has just been measured, or is planned."""
     whole = _fitting(axes, uses, EASY)
     if len(whole) == len(uses):
         return [uses]
@@ -43,7 +39,7 @@ def selections(axes: Axes, uses: Sequence[Usable], columns: frozenset[str], new:
 
 
 def alone(axes: Axes, uses: Sequence[Usable], tried: Sequence[Sequence[Usable]]) -> Iterator[Sequence[Usable]]:
-    """Yields each table that can be solved alone, but none of a tried set: these determine no more than the set."""
+    """Yields each table that can be solved alone, but none of a tried set, which determines as much."""
     before = {id(use) for selection in tried for use in selection}
     yield from ([use] for use in uses if id(use) not in before and _fitting(axes, [use], LARGEST_BLOCK))
 

@@ -1,8 +1,7 @@
 """Plans of marginals for a statement beside earlier releases: each marginal is as precise as the answer still needs.
 
-By itself, a statement measures its own groups, over the rows that meet its conditions. Marginals of all columns that it
-names may be measured instead, without the conditions. The price is the same if no cells are added up, and other
-questions about these columns have answers too. Plans depend on public noise and shapes of releases, and on no estimate.
+Marginals of all columns of a statement without its conditions cost the same if no cells are added up, and answer other
+questions, too. Plans depend on public noise and shapes of releases, and on no estimate.
 """
 
 from __future__ import annotations
@@ -36,15 +35,16 @@ from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
 
 MOST_CELLS = 1 << 18
-"""The most cells that are measured in place of a statement's own cells."""
+"""Most cells that are measured in place of a statement's own cells."""
 
 
 @dataclass(frozen=True, eq=False)
 class MarginalGap:
     """Precision that a statement's answer lacks beside earlier releases, and a request for marginals in its place.
 
-    whole: the request for all columns in one marginal. gap: the missing precision, in units of a row's largest
-    contribution, which is 1 for counts. finer: whether it also measures rows that the statement's conditions leave out.
+    whole: the request for all columns in one marginal.
+    gap: in units of a row's largest contribution, which is 1 for counts.
+    finer: whether it also measures rows that the statement's conditions leave out.
     """
 
     whole: SelectRequest
@@ -53,7 +53,6 @@ class MarginalGap:
 
     @property
     def noise(self) -> NoiseKind:
-        """Returns the kind of noise that the price buys."""
         return noise_of(self.whole)
 
     def at(self, amount: Fraction) -> SelectRequest | None:
@@ -106,10 +105,9 @@ def given_known(
     releases: KnownReleases,
     amount: Fraction,
 ) -> MarginalGap | None:
-    """Returns the precision that a statement lacks beside earlier releases. None unless it asks for counts, or for sums
-    or averages of one clamped column, by declared columns.
+    """Returns the precision that a statement lacks beside earlier releases. amount: the price if it has a target error.
 
-    amount: the price to plan with if the request has a target error instead of a price.
+    Returns None unless it asks for counts, or for sums or averages of one clamped column, by declared columns.
     """
     whole = _whole(question, request)
     if whole is None or len(whole.question.keys) > MOST_AXES:
@@ -153,7 +151,7 @@ def _scale(table: MeasuredTable, weights: Sequence[float]) -> float:
 def _whole(question: KnownQuestion, request: SelectRequest) -> SelectRequest | None:
     """Returns the statement's aggregate by all columns that it names, without its conditions on these columns.
 
-    If MAX ROWS bounds a unit's rows after WHERE, or units are by periods, WHERE stays: else it would count other rows.
+    WHERE stays if MAX ROWS bounds a unit's rows after it, or if units are by periods: else other rows would be counted.
     """
     asked_of = request.question
     kinds = {(entry.function, entry.operand) for entry in asked_of.aggregates}
@@ -187,7 +185,6 @@ def _whole(question: KnownQuestion, request: SelectRequest) -> SelectRequest | N
 
 
 def _keys(question: KnownQuestion, columns: Sequence[str]) -> tuple[tuple[Key, ...], tuple[SourceColumn, ...]] | None:
-    """Builds a key of its own for each column. None if a column has no domain."""
     builder = KeyBuilder(question.source, question.facts)
     try:
         keys = tuple(builder.build(sql, parse_expression(sql)) for sql in columns)

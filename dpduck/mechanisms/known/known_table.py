@@ -27,14 +27,14 @@ from dpduck.values.errors import Refusal
 
 LARGEST_ROUNDED = 1e12
 MOST_CELLS = 5_000_000
-"""Most cells of a known answer."""
 
 
 def known_table(
     question: KnownQuestion, releases: KnownReleases, copies: ReleaseCopies, box: Sandbox, text: str
 ) -> tuple[str, list[KnownAnswer]]:
-    """Returns SQL with a known answer, and the answers to its aggregates. If no release determines an aggregate, it
-    refuses with a statement that would pay for it.
+    """Returns SQL with a known answer, and the answers to its aggregates.
+
+    Refuses an unknown aggregate with a statement that would pay for it.
     """
     request = question.analysis.request
     cells = sum(prod(request.question.answer_sizes[key] for key in chosen) for chosen in request.question.grouping_sets)
@@ -90,7 +90,6 @@ def refresh_view(
 def _table(
     request: SelectRequest, answers: Sequence[KnownAnswer], box: Sandbox
 ) -> tuple[list[tuple[str, str]], pa.Table]:
-    """Returns the columns and rows of a released table, with ends of intervals and the releases behind the answers."""
     whole = [False] * len(answers)
     columns = [(name, kind) for name, kind in release_columns(request, whole) if kind != "DOUBLE[]"]
     rows = release_rows(request, [AnswerColumn(_plain(item.estimates), item.stderrs) for item in answers], whole, box)
@@ -110,7 +109,6 @@ def _plain(estimates: FloatArray) -> FloatArray:
 
 
 def _describe_sources(answers: Sequence[KnownAnswer]) -> str:
-    """Describes the releases behind answers, and the rows that the answers leave out."""
     names = list(dict.fromkeys(name for answer in answers for name in answer.releases))
     shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
     alone = next((answer.alone for answer in answers if answer.alone), "")

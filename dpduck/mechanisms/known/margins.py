@@ -1,8 +1,6 @@
 """Known tables over a private table's columns, to which rows are fitted: SAMPLE n FROM KNOWN table (columns).
 
-Releases determine some tables over these columns. The largest ones are computed in the same way as by dp_known. Their
-margins are added if releases ask for them. A distribution is fitted to all tables at once. Each table counts with
-the precision that it adds to larger tables. Nothing is charged, because only released tables are read.
+A distribution is fitted to the largest tables that releases determine, and to their margins. This is free of charge.
 """
 
 from __future__ import annotations
@@ -31,13 +29,12 @@ from dpduck.values.quoting import fold, quote_identifier
 
 MOST_COLUMNS, MOST_TRIED = 64, 400
 MOST_CELLS = 1 << 22
-"""Most cells of one known table that rows are fitted to."""
 
 MOST_MARGINS = 1000
 """Most known tables about the same rows that are fitted with their margins. More are fitted without margins."""
 
 LEAST_VARIANCE = 1 / 12
-"""The least variance of a cell. Counts of drawn rows are whole, and a fit to more digits takes many steps."""
+"""Least variance of a cell. Counts of drawn rows are whole, and a fit to more digits takes many steps."""
 
 Members = tuple[int, ...]
 Ask = Callable[[KnownArguments], KnownQuestion]
@@ -62,7 +59,6 @@ class _MarginColumn:
 
     @property
     def key(self) -> Key:
-        """Returns the key by which the column's counts are grouped."""
         return self.question.analysis.request.question.keys[0]
 
 
@@ -73,10 +69,7 @@ def known_margins(
     releases_of: Callable[[KnownQuestion], KnownReleases],
     store: ReleaseStore,
 ) -> KnownMargins:
-    """Returns the largest tables over these columns that releases determine, and their released margins.
-
-    ask: reads a plain SELECT. releases_of: returns the releases about the rows of a question.
-    """
+    """Returns the largest tables over these columns that releases determine, and their released margins."""
     if len({fold(name) for name in names}) < len(names) or len(names) > MOST_COLUMNS:
         raise Refusal("a column is named twice, or there are too many", accepted=f"at most {MOST_COLUMNS} columns")
     columns = [_column(table, name, ask) for name in names]
@@ -127,7 +120,6 @@ def _column(table: TableName, name: str, ask: Ask) -> _MarginColumn:
 
 
 def _counts(table: TableName, names: Sequence[str]) -> KnownArguments:
-    """Writes the counts by some columns, or the count of all rows if there is no column."""
     listed = ", ".join(quote_identifier(name) for name in names)
     text = f"SELECT {listed}, count(*) AS n FROM {table.sql} GROUP BY {listed}"
     return KnownArguments(text if names else f"SELECT count(*) AS n FROM {table.sql}", Fraction(19, 20), None)
@@ -154,8 +146,7 @@ def _with_margins(
 ) -> list[tuple[Members, KnownAnswer, float]]:
     """Returns the largest tables and their margins, each with the precision that it adds to larger tables.
 
-    Tables that add no precision are left out. A table's margins are about the same rows as the table. Tables about
-    other rows come with their own margins.
+    A table's margins are about the same rows as the table. Tables that add no precision are left out.
     """
     results: list[tuple[Members, KnownAnswer, float]] = []
     for same in dict.fromkeys(answer.same for answer in largest.values()):

@@ -1,7 +1,7 @@
 """Statements with reuse = TRUE: their measurements are combined with earlier releases, and the answer is stored.
 
-The release is the statement's own without the option, at the same price, unless marginals help more. Beside it lies an
-answer for each principal who asks. It is computed from the releases that they may read, and never changes.
+Such a statement has the release of the statement without the option, unless marginals help more. Each principal who
+asks gets an answer from the releases that they may read. It never changes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ STEPS = 1024
 """Number of steps into which a search divides the price that a target would have without earlier releases."""
 
 ALIKE = Fraction(1, 1000)
-"""Largest difference between plans that are alike, relative to the price or the variance."""
+"""Largest difference between plans that count as equal, relative to the price or the variance."""
 
 RAISED = 4
 """Most times that a price by formula is raised until the combination reaches its target."""
@@ -51,12 +51,12 @@ NOT_KEPT = "what this statement measures is not kept, or cannot be combined"
 WITHOUT = "the same statement without reuse"
 
 At = Callable[[Fraction], SelectRequest | None]
-"""Function from a price to the request at that price."""
 
 
 @dataclass(frozen=True)
 class Foreseen:
     """Errors of a combination. worst: the largest standard error. total: the summed variance (KnownAnswer.spread).
+
     about: left_out, bounded and alone of each answer, which identify the rows of the answer.
     """
 
@@ -69,8 +69,7 @@ class Foreseen:
 class Chosen:
     """Request that will be measured, and the statement as it is written at the same price.
 
-    alone: the largest standard error of the written statement by itself. together: the largest standard error of the
-    measured request with all earlier releases.
+    alone, together: the largest standard errors of the written statement, and of the request with all earlier releases.
     """
 
     request: SelectRequest
@@ -81,10 +80,9 @@ class Chosen:
 
 @dataclass(frozen=True, eq=False)
 class Reuse:
-    """A question with the releases that its reader may read.
+    """A question with the releases that its reader may read. common: the releases that everybody who may ask knows.
 
-    common: the releases that everybody who may ask knows as well. A release at a price is planned from these, so that
-    one statement is one release for all principals.
+    A release at a price is planned from common ones, so that one statement is one release for all principals.
     """
 
     question: KnownQuestion
@@ -100,8 +98,9 @@ class Reuse:
             )
 
     def chosen(self, request: SelectRequest) -> Chosen:
-        """Chooses the request to measure beside earlier releases: the least error at a price, or the least price for a
-        target. Everything that could fail after the charge fails here.
+        """Chooses the request with the least error at a price, or with the least price for a target.
+
+        Everything that could fail after the charge fails here.
         """
         target = request.price.target
         written, measured = self._at_price(request) if target is None else self._at_target(request, target)
@@ -112,9 +111,7 @@ class Reuse:
         return Chosen(measured, written, alone.worst, together.worst)
 
     def _foreseen(self, request: SelectRequest, releases: KnownReleases) -> Foreseen | None:
-        """Returns the errors of a request's measurements together with other releases. None if they do not determine
-        the answer.
-        """
+        """Returns the errors of a request's measurements with other releases, None if the answer is not determined."""
         blank = blank_measured(propose_cube(request))
         return None if blank is None else self._errors(releases.with_planned(blank), PLANNED)
 
@@ -173,9 +170,7 @@ class Reuse:
     def _ahead(
         self, request: SelectRequest, target: Target, whole: Fraction, about: tuple[object, ...]
     ) -> tuple[SelectRequest, Fraction] | None:
-        """Returns marginals and their price. Their variance is the target's divided by the option `ahead`. None if
-        `ahead` is 1, or if the price limit allows no such marginals.
-        """
+        """Returns marginals with 1 / `ahead` of the target's variance, and their price, if the limit allows it."""
         times = self.question.analysis.ahead
         finer = replace(target, stderr=target.stderr / Fraction(float(times) ** 0.5))
         given, amount = self._by_formula(request, finer, whole * times, about) if times > 1 else (None, whole)
@@ -210,10 +205,7 @@ class Reuse:
         return 0.0 if errors is None else errors.worst**-2
 
     def _least_step(self, at: At, whole: Fraction, wanted: float, below: float, high: int) -> int:
-        """Returns the least number of price steps that reaches a precision. `high` reaches it. below: by one step.
-
-        Precisions grow nearly in proportion to the price, so the next guess is on the line between two known points.
-        """
+        """Returns the least number of price steps that reaches a precision. `high` reaches it. below: by one step."""
         low, above = 1, self._precision(at, whole * high / STEPS)
         while high - low > 1 and above > below:
             guess = low + ceil((wanted - below) / (above - below) * (high - low))
@@ -252,9 +244,7 @@ def nothing_sql(question: KnownQuestion) -> str:
 def combine_answers(
     reuse: Reuse, release: StoredRelease, own: MeasurementRecord | None, box: Sandbox
 ) -> tuple[list[KnownAnswer], tuple[tuple[str, str], ...], pa.Table]:
-    """Computes the answers about the rows that a release counted, from all known releases. Also returns the columns and
-    rows to be stored.
-    """
+    """Computes the answers about a release's rows from all known releases, and the columns and rows to be stored."""
     records = [*(item for item in reuse.kept.records if item.name != release.name), *([] if own is None else [own])]
     candidates = KnownReleases(records, reuse.kept.moment).answers(reuse.question, release.name)
     answers = [item for item in candidates if item is not None]
@@ -268,10 +258,7 @@ def combine_answers(
 
 
 def forecast_reuse(chosen: Chosen, forecast: Callable[[SelectRequest], list[Forecast]]) -> list[Forecast]:
-    """Adds the largest standard errors of the answers, both without and with earlier releases.
-
-    If other marginals are measured than the statement's own, the first forecast is about these marginals.
-    """
+    """Adds standard errors without and with earlier releases. If other marginals are measured, they come first."""
     ways = forecast(chosen.written)
     if chosen.request is not chosen.written:
         own = next(way for way in forecast(chosen.request) if way.chosen)

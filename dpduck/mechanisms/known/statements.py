@@ -59,23 +59,20 @@ LONGEST_KEPT, MOST_LABELS = 4096, 2000
 
 
 class KnownStatements:
-    """Answers to statements from stored releases. The engine makes the releases that must be paid for."""
+    """Answers to statements from stored releases. Class Releaser makes the releases that must be paid for."""
 
     def __init__(
         self, open_cursor: OpenCursor, policies: PolicyStore, releases: ReleaseStore, measured: MeasuredStore,
         copies: ReleaseCopies, views: PrivateViews, answered: SandboxAnswers, analysed: SandboxAnswers,
         place_of: Callable[[RequestRows], RowPlace],
     ) -> None:  # fmt: skip
-        """Takes the parts of an engine that it needs. place_of: returns the place where rows are counted."""
         self._open_cursor, self._policies, self._releases, self._measured = open_cursor, policies, releases, measured
         self._copies, self._views, self._answered, self._analysed = copies, views, answered, analysed
         self._place_of = place_of
         self._known, self._readings = SandboxAnswers(MOST_KNOWN), SandboxAnswers(MOST_KNOWN)
 
     def known(self, argument: str, caller: Caller) -> str:
-        """Answers a plain SELECT over private tables from their earlier releases, free of charge. Returns SQL with the
-        answer.
-        """
+        """Returns SQL with the answer to a plain SELECT from earlier releases of its private tables, free of charge."""
         inputs = known_arguments(argument)
         with Sandbox(self._answered) as box, self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
@@ -177,8 +174,8 @@ class KnownStatements:
     ) -> str:
         """Answers a statement with reuse = TRUE, by its stored answer, or from its own release and all earlier ones.
 
-        pay: makes the release of a request. shown: writes the SQL around a stored answer.
-        terms: the terms that the statement was answered under.
+        pay: makes the release of a request.
+        shown: writes the SQL around a stored answer.
         """
         digest = analysis.request.digest()
         if statement.view is not None and analysis.request.price.target is not None:

@@ -1,10 +1,8 @@
 """Measured tables that can answer one question: tables about the same rows, and the codes that each table sees.
 
-Tables may be combined if they were measured over the same rows at one moment, and dropped the same rows. They must also
-count rows that meet the same conditions. A condition over declared columns makes no difference: it is a set of codes,
-and the table sees these codes alone. But rows may be in no code of a column's domain. Then a table with this column and
-a table that sums over it see different rows: rows with a code in the one, all rows in the other. Neither sees the rows
-without a code by themselves, so such tables are not combined (docs/decisions.md).
+Tables may be combined if they were measured over the same rows at one moment, and dropped the same rows. A table that
+sums over a column also sees rows outside the column's domain, so it is not combined with a table by that column
+(docs/decisions.md).
 """
 
 from __future__ import annotations
@@ -24,10 +22,8 @@ from dpduck.language.statements.parse import parse_expression
 from dpduck.store.measured import MeasuredKey, MeasuredTable, MeasurementRecord, domain_digest, rows_digest
 
 PLANNED = "planned"
-"""The name of a planned release, which is not measured yet."""
 
 MOST_SEEN = 4096
-"""The most tables with cached measurements along some axes."""
 
 Quantity = tuple[str | Fraction | int, ...]
 """A quantity that is summed over rows: ('count',), ('sum', value and bounds), ('moment', value and bounds, 0 or 1)."""
@@ -37,8 +33,10 @@ Quantity = tuple[str | Fraction | int, ...]
 class Same:
     """Common properties of tables that may be combined.
 
-    moment: the time of the rows, or the release if they may change. inside: columns seen only inside their domains.
-    filters, dropped: conditions and codes that drop rows before MAX ROWS. conditions: others, if no sets of codes.
+    moment: the time of the rows, or the release if they may change.
+    inside: columns seen only inside their domains.
+    filters, dropped: conditions and codes that drop rows before MAX ROWS.
+    conditions: other conditions that are no sets of codes.
     """
 
     moment: str
@@ -52,9 +50,10 @@ class Same:
 
 @dataclass(frozen=True, eq=False)
 class Usable:
-    """One measured quantity of a release: the weighted sum of a table's parts. table: the table's number.
+    """One measured quantity of a release: the weighted sum of the parts of the table with number `table`.
 
-    seen: conditions on the counted codes. Keys may leave out more codes. before: a cache of measurements along axes.
+    seen: conditions on the counted codes. Keys may leave out more codes.
+    before: a cache of measurements along axes.
     """
 
     kept: MeasurementRecord
@@ -65,14 +64,12 @@ class Usable:
 
     @property
     def name(self) -> tuple[Hashable, ...] | None:
-        """Returns an identifier of the quantity. None for a planned release."""
         if self.kept.name == PLANNED:
             return None
         return self.kept.name, self.kept.moment, self.table, self.weights
 
     @property
     def keys(self) -> tuple[int, ...]:
-        """Returns the positions of the keys by which its rows were counted."""
         measured = self.kept.measured
         return tuple(measured.keys_of(measured.tables[self.table]))
 
@@ -85,7 +82,6 @@ class Usable:
 
     @property
     def columns(self) -> frozenset[str]:
-        """Returns all columns that the table distinguishes."""
         measured = self.kept.measured
         keyed = (measured.columns[place].sql for key in self.keys for place in measured.keys[key].columns)
         return frozenset((*keyed, *(column for condition in self.seen for column in condition.columns)))
@@ -124,12 +120,10 @@ def _quantities_of(
 
 
 def _columns_are_known(question: KnownQuestion, release: MeasurementRecord) -> bool:
-    """Tells whether the columns of a release still have the domains that they had."""
     return all(_domain_of(question, column.sql) == column.domain for column in release.measured.columns)
 
 
 def _domain_of(question: KnownQuestion, sql: str) -> str:
-    """Returns the digest of a column's domain, "" for a column without a domain."""
     digests, column = question.readings.domains, question.column(sql)
     if sql not in digests:
         digests[sql] = "" if column is None else domain_digest(column.domain)
@@ -220,7 +214,7 @@ class Wanted:
 
 
 def needs_of(aggregate: Aggregate, filters: Sequence[str]) -> Wanted | None:
-    """Returns the quantities that an aggregate needs. None if only its own release can answer it."""
+    """Returns the quantities that an aggregate needs, None if only its own release can answer it."""
     conditions = [part for text in (*filters, aggregate.condition) for part in conjuncts(text)]
     operand = aggregate.operand
     if operand is not None and operand.per_group:
@@ -234,7 +228,7 @@ def needs_of(aggregate: Aggregate, filters: Sequence[str]) -> Wanted | None:
 
 
 def row_needs_of(aggregate: Aggregate, filters: Sequence[str]) -> Wanted | None:
-    """Returns the count that equals a sum of 1 over the rows of a condition. None for other aggregates."""
+    """Returns the count that equals a sum of 1 over the rows of a condition, None for other aggregates."""
     if not aggregate.counts or aggregate.counted is None:
         return None
     conditions = [part for text in (*filters, aggregate.counted) for part in conjuncts(text)]
@@ -250,7 +244,7 @@ def _of_values(function: str, operand: Operand) -> tuple[Quantity, ...]:
 class Match:
     """Match of tables to a question. seen: the question's conditions on codes. left_out: see KnownAnswer.
 
-    bounded: how MAX ROWS was applied. It is "" if applied as in the question, after WHERE and before FILTER.
+    bounded: how MAX ROWS was applied, "" if as in the question, after WHERE and before FILTER.
     """
 
     seen: tuple[CodeCondition, ...]
@@ -278,7 +272,6 @@ def match(question: KnownQuestion, same: Same, conditions: Sequence[str]) -> Mat
 
 
 def _holds(question: KnownQuestion, same: Same, text: str) -> bool:
-    """Tells whether every row in the tables meets a condition."""
     condition = question.condition(text)
     if text in same.filters or condition is None or condition.outside or not condition.met.all():
         return False

@@ -1,8 +1,7 @@
 """Private search for the centre of an average, in the same statement: about the median of one value of each unit.
 
-A unit counts once, by the first of its rows in keyed order. So the choice of a bucket of values costs as much as a
-count of units, whatever MAX ROWS is. An average is right for any centre, but a centre near the values makes the norm of
-their distances small, and with it the noise.
+Each unit counts once, so the choice of a bucket costs as much as a count of units. An average is right for any centre,
+but distances from a near centre have a small norm, and so little noise.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ AN_OCTAVE = 16
 
 @dataclass(frozen=True)
 class CenterSearch:
-    """Search for one centre. buckets: of the values, or of their logarithms (_logarithms) if there is no CLAMP."""
+    """Search for one centre. buckets: of the values, or of their logarithms (_logarithms) without a CLAMP."""
 
     operand: Operand
     buckets: Buckets

@@ -1,11 +1,6 @@
 """dp_check of a statement: the loss and the standard error at each bound on rows and at each norm.
 
-It helps an owner to choose a bound, and is shown to nobody else. The loss is the part of the answers that a bound
-leaves out, without noise (kernel/counting/unit_facts). Standard errors are as in dp_explain, at the statement's price.
-For averages, they assume the true number of rows, spread evenly over the cells.
-
-The bounds are the numbers 1, 2, 5, 10, 20, 50 and so on, up to the first number that leaves nothing out. The last bound
-is always the bound that the statement has without a norm.
+It shows exact facts to the owner alone, to choose a bound. The loss is the part of the answers that a bound leaves out.
 """
 
 from __future__ import annotations
@@ -40,25 +35,26 @@ PARTS = (0.5, 0.9, 0.95, 0.99)
 """Fractions of the units. The rows and the norm that such a fraction does not exceed are shown."""
 
 EVERY_ROW = 1 << 40
-"""A bound that no unit reaches."""
 
 FINER = 10
-"""Norms of sums are tried upwards from the units' median norm divided by this, as public facts suggest no start."""
+"""Norms of sums are tried from the units' median norm divided by FINER upwards, since no public fact suggests a start.
+"""
 
 LITTLE = 0.01
-"""The largest part of the rows that the norm in rows may leave out, beside a norm of a sum."""
+"""Largest part of the rows that the norm in rows may leave out, beside a norm of a sum."""
 
 SIZE = 0.8
-"""The mean absolute value of noise in standard errors, sqrt(2/pi)."""
+"""Mean absolute value of Gaussian noise in standard errors, sqrt(2/pi)."""
 
 FactsOf = Callable[[CountingJob], UnitContributions]
 
 
 @dataclass(frozen=True)
 class StatementCheck:
-    """Statement under check, with its price and without norms. measures: the measures at norms that no unit exceeds.
+    """Statement under check at its price, without norms. measures: at norms that no unit exceeds.
 
-    job: counts rows, and then the contributions to each measure. stated: the statement's own norm in rows, if any.
+    job: counts rows, and then the contributions to each measure.
+    stated: the statement's own norm in rows, if any.
     """
 
     request: SelectRequest
@@ -68,12 +64,11 @@ class StatementCheck:
 
     @property
     def aggregates(self) -> Sequence[tuple[Aggregate, Use]]:
-        """Returns each aggregate with its use of the measures."""
         return list(zip(self.request.question.aggregates, self.measures.uses, strict=True))
 
     @property
     def weighs(self) -> bool:
-        """Tells whether the statement may have a norm at its price."""
+        """Tells whether the statement may have a norm: norms bound Gaussian noise alone."""
         return noise_of(self.request) is NoiseKind.GAUSSIAN
 
 
@@ -92,7 +87,6 @@ class NormFinding:
 
     @property
     def row(self) -> list[Value]:
-        """Returns the values of COLUMNS."""
         return [
             self.text, self.value, self.advice, self.percent, self.aggregate, self.option, self.bound, self.stderr,
         ]  # fmt: skip
@@ -156,7 +150,7 @@ def findings_sql(check: StatementCheck, facts_of: FactsOf) -> str:
 
 
 def _read_facts(check: StatementCheck, facts_of: FactsOf) -> CheckFacts:
-    """Reads the rows once for each bound that leaves rows out. For counts of rows alone, a single reading suffices."""
+    """Reads the rows once for each bound that leaves rows out. Counts of rows alone need a single reading."""
     most = check.request.rows.max_rows
     every = facts_of(replace(check.job, max_rows=EVERY_ROW))
     largest = float(every.added[0].max(initial=0))
@@ -185,7 +179,6 @@ def _quantiles(numbers: FloatArray) -> list[tuple[str, float | None]]:
 
 
 def _place(part: float, units: int) -> int:
-    """Returns the position, in sorted numbers of units, of the least that this part of the units does not exceed."""
     return min(units - 1, max(0, -floor(-part * units) - 1))
 
 
@@ -198,7 +191,6 @@ def _about_rows(facts: CheckFacts) -> Iterator[NormFinding]:
 
 
 def _by_rows(check: StatementCheck, facts: CheckFacts) -> Iterator[NormFinding]:
-    """Yields the loss of each aggregate at each bound on rows."""
     rows, whole = check.request.rows, _answers(check, facts.every.added[1:])
     lines = []
     for bound, added in facts.by_rows:
@@ -225,7 +217,6 @@ def _norms(check: StatementCheck, facts: CheckFacts) -> Iterator[NormFinding]:
 
 
 def _by_norm(check: StatementCheck, facts: CheckFacts) -> Iterator[NormFinding]:
-    """Yields the loss of each aggregate at each norm in rows."""
     whole, treatment = _answers(check, facts.every.added[1:]), check.request.question.treatment
     lines = []
     tried = bounds(Fraction(1), _largest_in_rows(check, facts), Fraction(check.request.rows.max_rows))
@@ -338,12 +329,11 @@ def _answers(check: StatementCheck, added: FloatArray) -> list[float]:
 
 
 def _row_counts(check: StatementCheck, added: FloatArray) -> list[float]:
-    """Returns the number of rows behind each aggregate."""
     return [float(added[use.measure].sum()) for _, use in check.aggregates]
 
 
 def _errors(check: StatementCheck, treatment: Treatment, rows: Sequence[float]) -> list[float | None]:
-    """Returns the standard error of each aggregate. rows: each aggregate's rows, for averages spread over the cells."""
+    """Returns the standard error of each aggregate. rows: each aggregate's rows, spread over the cells for averages."""
     request = replace(check.request, question=replace(check.request.question, treatment=treatment))
     plan = plans_at(request, noise_of(request), amount_of(request))
     errors = list[float | None]()
@@ -372,7 +362,7 @@ def _left_out(
 
 
 def _with_hint(check: StatementCheck, lines: Sequence[NormFinding]) -> list[NormFinding]:
-    """Marks the bound of about the least error, if the loss is spread evenly over the cells."""
+    """Marks the bound with about the least error of a cell, if the loss is spread evenly over the cells."""
     cells = max(1, prod(check.request.question.sizes))
     sizes = [
         abs(item.value or 0.0) / cells + SIZE * item.stderr if item.stderr is not None else inf for item in lines

@@ -1,12 +1,7 @@
 """Plan of a statement before its norms are known: the prices of searches and totals, and the rest for the answers.
 
-Each measure has its own norm. The search tries squared norms that are powers of two. A fraction SEARCH of the measure's
-price pays for the search: a binary search asks how many units are above a norm, each time with the same noise. The rest
-pays for the answers at the norm from the search. All prices are known before the charge, and the norm is not.
-
-total = TRUE measures the sum of all cells as well, at a norm of its own. One number can afford a far larger norm
-than many cells. left_out = TRUE measures the same sum over all rows within MAX ROWS. Its excess over the cells is the
-part that their norm leaves out.
+A binary search asks how many units are above a norm, among squared norms that are powers of two. All prices are known
+before the charge, and the norms are not.
 """
 
 from __future__ import annotations
@@ -46,17 +41,15 @@ from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import Refusal
 
 SEARCH = Fraction(1, 20)
-"""The part of a measure's price that pays for its norm."""
 
 UNITS = 0.8
-"""The weight of units above the best norm is UNITS times the cells (`_usual_cells`) over the root of twice the price.
+"""A norm is best if the weight of units above it is UNITS times the cells (`_usual_cells`) over sqrt(2 price).
 
-A larger norm would save less bias than its noise adds. The weight of a unit is its loss with each step of the norm. The
-mean absolute value of noise in standard errors is sqrt(2/pi), about 0.8.
-"""
+The weight of a unit is its loss with each step of the norm. A larger norm would save less bias than its noise adds. The
+mean absolute value of noise in standard errors is sqrt(2/pi), about 0.8."""
 
 LARGEST_SPREAD = 8
-"""The largest weight of a unit in a search is this, or the fourth root of the cells if less. Noise scales with it."""
+"""Largest weight of a unit in a search, if the fourth root of the cells is not less. Noise scales with it."""
 
 FAR, FEW_LEVELS = 3, 4
 """The threshold adds FAR standard errors of the search's noise while more than FEW_LEVELS levels are left, then one."""
@@ -65,7 +58,6 @@ TOTAL_SEARCH, TOTAL, LEFT_OUT = Fraction(1, 25), Fraction(3, 25), Fraction(1, 20
 """The parts of a measure's price for the norm of its total, for the total itself, and for the sum of all rows."""
 
 CENTERS = Fraction(3, 100)
-"""The part of the statement's price for the centres of its averages."""
 
 WITHOUT_TOTAL = 1 / 2
 """Factor on the weight of units above a norm if no total corrects the cells. Large cells lose most of this weight."""
@@ -76,11 +68,10 @@ OF_AVERAGES = 3
 
 @dataclass(frozen=True)
 class NormSearch:
-    """Search for the norm of one measure, or of its total.
+    """Search for the norm of one measure, or of its total, in at most `steps` steps at one price for all.
 
-    levels: the last level. Level k stands for the squared norm 2^k, up to the largest of a unit.
-    steps: the most steps of the binary search. price: the price of all steps. most: the weight that all units above a
-    good norm may have together, without noise.
+    levels: the last level. Level k stands for the squared norm 2^k.
+    most: the weight that all units above a good norm may have together, without noise.
     """
 
     measure: Measure
@@ -93,20 +84,16 @@ class NormSearch:
 
     @property
     def noise(self) -> Fraction:
-        """Returns the variance parameter of each answer."""
         return self.steps * self.job.spread**2 / (2 * self.price)
 
     def threshold(self, levels: int) -> float:
-        """Returns the threshold on the noisy weight of units above a norm, with this number of levels left.
-
-        A norm that is far too large costs without bound. So the threshold is higher while many levels are left.
-        """
+        """Returns the threshold on the noisy weight of units above a norm. It is higher with many levels left."""
         return self.most + (FAR if levels > FEW_LEVELS else 1) * sqrt(self.noise)
 
 
 @dataclass(frozen=True)
 class TotalAsks:
-    """Asks for a measure's total. search: for its norm. job: at some norm. answer: asks for the total at any norm."""
+    """Asks for a measure's total. job: at some norm. answer: the family of asks for the total at any norm."""
 
     search: NormSearch
     job: CountingJob
@@ -115,11 +102,11 @@ class TotalAsks:
 
 @dataclass(frozen=True)
 class NormProposal:
-    """Plan without its norms. shape: the plan at some norm. Any norm has the same columns and shares.
+    """Plan without its norms. shape: the plan at some norm, with the columns and shares that any norm has.
 
-    searches: one for each measure, none if the statement gives its norm. job: the job of the answers, without norms.
-    answers: the family of asks for them. totals: totals of counts and sums at larger norms, by measure. sums: sums of
-    all rows without norms, by measure. centers: searches for centres of averages, if the statement gives none.
+    searches: one for each measure, none if the statement gives its norm.
+    job, answers: the job of the answers without norms, and the family of asks for the answers.
+    totals, sums: by measure, asks for the total at a larger norm, and for the sum of all rows without a norm.
     """
 
     shape: CubePlan
@@ -132,7 +119,6 @@ class NormProposal:
 
     @property
     def request(self) -> SelectRequest:
-        """Returns the request."""
         return self.shape.request
 
 
@@ -146,9 +132,9 @@ class NoisySum:
 
 @dataclass(frozen=True)
 class NormMeasurements:
-    """Plan at the final norms, and the noisy tables at these norms, a list for each measure.
+    """Plan at the final norms, and for each measure the noisy tables at these norms.
 
-    totals: noisy totals by measure, in multiples of 1/FULL. sums: noisy sums over all rows, by measure.
+    totals: noisy totals by measure, in multiples of 1/FULL. Noisy `sums` are in integers.
     """
 
     plan: CubePlan
@@ -158,10 +144,7 @@ class NormMeasurements:
 
 
 def propose_norms(request: SelectRequest) -> NormProposal:
-    """Plans the searches of a request, and the family of its answers.
-
-    Refuses stated norms before the charge, if their noise cannot be drawn.
-    """
+    """Plans the searches of a request, and the family of its answers. Refuses stated norms if noise cannot be drawn."""
     shape = at_norms(request)
     if not request.question.treatment.finds_norm:
         for part in shape.measures:
@@ -188,7 +171,7 @@ def propose_norms(request: SelectRequest) -> NormProposal:
 
 
 def measures_of_averages(plan: CubePlan) -> list[Measure]:
-    """Returns the measures of sums about centres that must be searched for."""
+    """Returns the measures of sums that need a search for their centre."""
     if not _finds_centers(plan.request.question):
         return []
     places = dict.fromkeys(use.also.measure for use in plan.uses if use.also is not None)
@@ -218,7 +201,6 @@ def part_of(uses: Sequence[Use], place: int, question: Question) -> Fraction:
 
 
 def _family(job: CountingJob, price: Fraction) -> Ask[None]:
-    """Returns the family of this job's asks at norms that are not known yet."""
     return Ask(AskScan(job, job.unit_bounds[0]), Within(price, pure=False, kinds=(Table,), weighed=True))
 
 
@@ -257,8 +239,8 @@ def _search_cells(shape: CubePlan, place: int, job: CountingJob, price: Fraction
 def _usual_cells(request: SelectRequest) -> float:
     """Returns the number of cells for comparing loss with noise: a geometric mean over grouping sets.
 
-    A cell of a margin with m cells adds up C / m of all C cells. The whole loss of a norm is divided among the m cells.
-    The sum of their noises grows with sqrt(C m), which is C for the finest cells.
+    A margin with m cells divides the whole loss of a norm among these. The sum of their noises grows with sqrt(C m),
+    where C is the number of finest cells.
     """
     cells = _cells(request)
     return exp(fmean(log(cells * min(cells, asked)) / 2 for asked in request.question.cells))
@@ -289,7 +271,7 @@ def _search(
 ) -> NormSearch:
     """Plans a search for the norm of a job's units. prices: of the search, and of the answers at that norm.
 
-    spread: the largest weight of a unit. usual: the weight that all units above the norm may have together.
+    spread, usual: the largest weight of a unit, and the weight that all units above the norm may have together.
     """
     price, rest = prices
     most = job.aggregates[0].unit_bound(request.rows.unit_bound, _cells(request))
@@ -321,7 +303,7 @@ def norm_asks(proposal: NormProposal) -> Sequence[Ask[Any]]:
 
 
 def norm_header(proposal: NormProposal) -> ReleaseHeader:
-    """Describes the release before anything is counted. Its error laws are at some norms, and are replaced later."""
+    """Describes the release before anything is counted. Error laws at the final norms replace its error laws later."""
     rows = sum(rows_per_set(proposal.request.question))
     description = "norms found in the statement" if proposal.searches else "norms and totals"
     mechanism = f"{proposal.shape.chance}, {description}"
@@ -377,7 +359,6 @@ def _by_rows(request: SelectRequest) -> str:
 
 
 def _foretold(request: SelectRequest) -> str:
-    """Renders the errors of counts at several norms."""
     if any(part.function != "count" for part in request.question.aggregates):
         return ""
     tried, bare, rows = bounds(Fraction(1), inf, Fraction(request.rows.max_rows)), at_norms(request), []
@@ -390,6 +371,6 @@ def _foretold(request: SelectRequest) -> str:
 
 
 def errors_of(proposal: NormProposal, expect_rows: int | None) -> list[AggregateError]:
-    """Returns a line for each aggregate. Its error is not known before the release."""
+    """Returns a line without figures for each aggregate, since no error is known before the release."""
     cells = sum(proposal.request.question.cells)
     return [AggregateError(agg.text, cells, None, None, None) for agg in proposal.request.question.aggregates]

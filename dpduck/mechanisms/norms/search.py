@@ -30,7 +30,6 @@ from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError
 
 WHOLE = Table(KroneckerQuery((), ()))
-"""The query for the sum over all cells."""
 
 
 def measure_norms(proposal: NormProposal, door: Door, tools: Tools) -> NormMeasurements:
@@ -65,7 +64,6 @@ def _about(search: NormSearch, measure: Measure, beside: tuple[Contribution, ...
 
 
 def _total(asked: TotalAsks, door: Door) -> NoisySum:
-    """Finds the norm of a total, and measures the total at it."""
     norm = 1 << found_level(asked.search, door)
     job = replace(asked.job, aggregates=(replace(asked.job.aggregates[0], norm=norm),))
     (bound,) = job.unit_bounds
@@ -84,8 +82,7 @@ def _of_one_cell(ask: Ask[tuple[IntegerArray, ...]], door: Door) -> NoisySum:
 def found_level(search: NormSearch, door: Door) -> int:
     """Returns the level at which a binary search ends: by noisy counts, the least level with few units above it.
 
-    The search asks at most `steps` times, whatever the answers are. It never asks about the last level: no unit is
-    above it, or noise for a larger norm could not be drawn.
+    It never asks about the last level: no unit is above it, or noise for a larger norm could not be drawn.
     """
     low, high, scan = 0, search.levels, AskScan(search.job, search.job.spread)
     while low < high:
@@ -100,7 +97,6 @@ def found_level(search: NormSearch, door: Door) -> int:
 
 
 def _above(level: int, levels: int) -> KroneckerQuery:
-    """Returns the query for the number of units above a level."""
     row = (np.arange(levels + 1) > level).astype(np.int64)
     return KroneckerQuery((0,), (MatrixFactor(row[None, :]),))
 

@@ -1,13 +1,13 @@
 """Correction of cells by a total that was measured apart, and wider intervals for the rows that norms leave out.
 
-Let z be the noisy cells of weighed units, and Z their sum. Weights only remove: each expected cell is at most its true
-count, so the lower end of an interval about z holds without any assumption.
+Let z be the noisy cells of weighed units, and Z their sum. Weights only remove, so each expected cell is at most its
+true count, and the lower end of an interval about z always holds.
 
-total: T is the noisy sum of all cells at a larger norm. Answers are z max(1, T / Z). They still add up. Cells of units
-that were weighed down may have lost more than others, so upper ends are raised once more by the same correction.
+total: T is the noisy sum of all cells at a larger norm. Answers are z max(1, T / Z). Cells of heavy units lost more
+    than others, so upper ends are raised once more by the same correction.
 
-left_out: P is the noisy sum of all rows within MAX ROWS. With D = P - Z and its upper end D+, upper ends of z are
-multiplied by 1 + D+ / Z. D+ is valid for any rows. For a cell, the factor assumes that rows are lost in proportion.
+left_out: P is the noisy sum of all rows within MAX ROWS, and D+ is the upper end of P - Z. Upper ends of z are
+    multiplied by 1 + D+ / Z, as if each cell lost rows in proportion.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Summed:
 
 
 def widen_intervals(outcome: NormMeasurements, number: int, answer: AnswerColumn) -> AnswerColumn:
-    """Corrects the answers of an aggregate by its total, and widens their intervals to hold the missing rows.
+    """Corrects an aggregate's answers by its total, and widens their intervals to hold the missing rows.
 
     Averages stay as they are: a unit has the same weight in the count and in the sum.
     """
@@ -89,10 +89,7 @@ def _brought(cells: Summed, total: Summed, estimates: FloatArray, errors: FloatA
 
 
 def _with_left_out(cells: Summed, every: Summed, highs: FloatArray, noise: NoiseKind) -> FloatArray:
-    """Raises upper ends by the missing rows, in proportion. highs: upper ends about the kept rows, at every level.
-
-    If the sum of the cells is noise alone, any cell may hold all missing rows.
-    """
+    """Raises the upper ends `highs` by the missing rows in proportion. If the sum of cells is noise, adds all."""
     error = sqrt(cells.variance + every.variance)
     missing = max(0.0, every.answer - cells.answer) + margins(noise, np.array([error]), every.step)
     if cells.answer <= SURE * sqrt(cells.variance):

@@ -11,7 +11,7 @@ import numpy as np
 from dpduck.kernel.door import open_gate
 from dpduck.kernel.queries.key_counts import KeyDigests
 from dpduck.kernel.queries.sessions import UNITS, SessionGate
-from dpduck.mechanisms.parts import EngineParts
+from dpduck.mechanisms.parts import DatabaseParts
 from dpduck.mechanisms.sparse.hypothesis import Hypothesis
 from dpduck.mechanisms.sparse.plan import SessionPlan, plan_from_facts
 from dpduck.mechanisms.sparse.projection import key_scan
@@ -47,9 +47,9 @@ class _Turn:
 
 
 class OpenSessions:
-    """All open sessions of an engine. A lock serialises the callers of one session."""
+    """All open sessions of a database. A lock serialises the callers of one session."""
 
-    def __init__(self, parts: EngineParts, store: SparseStore) -> None:
+    def __init__(self, parts: DatabaseParts, store: SparseStore) -> None:
         self._parts, self._store = parts, store
         self._locks = NamedLocks()
         self._open: dict[str, OpenSession] = {}
@@ -76,7 +76,6 @@ class OpenSessions:
             return [session.answers[name] for name in names]
 
     def plan(self, named: SparseRecord) -> SessionPlan:
-        """Returns the public plan of a session."""
         return plan_from_facts(self._store.facts(named))
 
     def _open_session(self, named: SparseRecord) -> OpenSession:
@@ -156,8 +155,7 @@ class OpenSessions:
     def _gate(self, named: SparseRecord, plan: SessionPlan, sparse: SparseRequest, recheck: Recheck) -> SessionGate:
         """Opens the gate of a session. It holds exact counts, and lets only noisy comparisons and answers out.
 
-        sparse: the request. It rests on the same public facts as at the session's creation. recheck: a second check of
-        these facts, in the transaction that counts.
+        recheck: a second check of the request's public facts, in the transaction that counts.
         """
         return open_gate(
             plan.law, key_scan(sparse), secret_name(named.digest), self._store.paid_by(named),

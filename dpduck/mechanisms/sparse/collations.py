@@ -32,7 +32,6 @@ def with_collations(sparse: SparseRequest, catalog: Catalog) -> SparseRequest:
 
 
 def _collation_of(catalog: Catalog, table: TableName, column: str) -> str:
-    """Returns the declared collation of a column, '' if it has none."""
     if not catalog.has_collations(table):
         return ""
     try:

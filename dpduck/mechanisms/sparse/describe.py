@@ -39,7 +39,6 @@ def explain_sparse(sparse: SparseRequest) -> list[Forecast]:
 
 
 def _session(sparse: SparseRequest) -> SessionPlan | None:
-    """Returns the plan of the session. If its alpha cannot be met, returns the best plan without an alpha."""
     try:
         return session_plan(sparse)
     except Refusal:

@@ -1,9 +1,7 @@
 """Sparse multiplicative weights over an infinite universe: a session's hypothesis, from public answers alone.
 
 The hypothesis is a distribution of `total` rows over `slots` keys and one remainder. A key gets a slot at its first
-update. The remainder has the mass of all keys without a slot. At first it has half of the mass, and the slots share
-the other half evenly. So the relative entropy to the truth is at most ln(2 slots) at first. docs/sparse_queries.md
-bounds the updates.
+update. The remainder has the mass of all keys without a slot. docs/sparse_queries.md bounds the updates.
 """
 
 from __future__ import annotations
@@ -35,15 +33,12 @@ class Hypothesis:
         self._unassigned = total / (2 * slots)
 
     def answer(self, keys: Sequence[int], weights: Sequence[float]) -> float:
-        """Returns the hypothesis's answer. Assigned keys have their own weight, others the weight of an unused slot."""
+        """Returns the hypothesis's answer. Unassigned keys have the weight of an unused slot."""
         get, unused = self._weights.get, self._unassigned
         return self.scale * sum(weight * get(key, unused) for key, weight in zip(keys, weights, strict=True))
 
     def towards(self, keys: Sequence[int], weights: Sequence[float], measured: float) -> Change:
-        """Returns the multiplicative update h_i exp(eta w_i) / Z that moves the answer STEP of the way to `measured`.
-
-        eta solves an increasing equation, by bisection between bounds that contain it.
-        """
+        """Returns the update h_i exp(eta w_i) / Z that moves the answer STEP of the way to `measured`."""
         masses = [self.scale * self._weights.get(key, self._unassigned) for key in keys]
         rest = max(self.total - sum(masses), NARROW * self.total)
         now = sum(weight * mass for weight, mass in zip(weights, masses, strict=True))
@@ -61,7 +56,6 @@ class Hypothesis:
         return Change({key: mass / self.scale for key, mass in zip(keys, grown, strict=True)}, self.scale * factor)
 
     def apply(self, change: Change) -> None:
-        """Applies an update."""
         self._weights.update(change.weights)
         self.scale = change.scale
 

@@ -22,7 +22,6 @@ class KeyPart:
 
     @property
     def folds(self) -> tuple[str, ...]:
-        """Returns the rules of the collation."""
         return tuple(rule for rule in self.collation.lower().split(".") if rule)
 
 

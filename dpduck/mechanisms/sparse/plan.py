@@ -6,8 +6,7 @@ With c updates, k questions, and noise scales b1 and b2:
 * threshold = gap + b2 ln(8 k / beta): a question with a smaller gap does not fire.
 * gap = 2 a, a = the error of a measurement: every update is progress.
 
-Each holds for all questions except with probability beta/4 (the number of rows takes the last quarter). If neither
-updates nor alpha is given, the gap is also so large that the updates cannot run out (gap_for).
+Each holds for all questions except with probability beta/4. The number of rows takes the last quarter.
 """
 
 from __future__ import annotations
@@ -27,17 +26,16 @@ from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
 
 TOTAL_SHARE = Fraction(1, 100)
-"""Share of the price for the number of rows."""
 SHARES = [share / 20 for share in range(4, 20)]
 ABOVE = 1 + 1e-9  # noise scales are rounded up by more than a double's error
 
 
 @dataclass(frozen=True)
 class SessionPlan:
-    """Plan of a session. alpha: the error bound of a checked answer of the hypothesis, in rows.
+    """Plan of a session. alpha, measured: error bounds of the hypothesis's answers in rows, and of an update's answer.
 
-    measured: the error bound of an update's answer. slots: the most keys with a weight of their own. total: the number
-    of rows of the hypothesis, from above. law: the gate's law, for trusted code.
+    slots: the most keys with a weight of their own.
+    total: the number of rows of the hypothesis, from above.
     """
 
     law: GateLaw
@@ -109,7 +107,6 @@ def _most_updates(charge: Charge, unit_bound: int, declared: SparseWorkload, tot
 
 
 def _widen(plan: SessionPlan, alpha: float) -> SessionPlan:
-    """Returns the plan with its threshold raised to the given alpha."""
     slack = alpha - plan.alpha
     if slack < 0:
         raise Refusal(
@@ -129,7 +126,6 @@ def _with_updates(
 def _plan_with_share(
     charge: Charge, unit_bound: int, declared: SparseWorkload, total: float, updates: int, share: float, lasting: bool
 ) -> SessionPlan:
-    """Returns the plan that spends `share` of an update's price on the gate."""
     (noise, amount), step = kind_and_amount(charge), unit_bound * UNITS
     per_update = float(amount * (1 - TOTAL_SHARE)) / updates
     near, far = log(8 * updates / declared.beta), log(8 * declared.queries / declared.beta)

@@ -27,7 +27,6 @@ from dpduck.values.privacy import Charge
 INDEPENDENCE = 32
 FEWEST_ROWS, MOST_ROWS = 64, 10**6
 USUAL_ROWS_OF_TABLE = 10**5
-"""Default for a policy without EXPECT ROWS."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,6 @@ class ProjectionPlan:
 
     @property
     def words(self) -> int:
-        """Returns the number of polynomials that generate the signs."""
         return words_for(self.rows)
 
     @property

@@ -46,7 +46,6 @@ class KeyQuestions:
         return names
 
     def keys(self) -> list[int]:
-        """Returns all keys as 128-bit integers."""
         halves = zip(self.digests.high.tolist(), self.digests.low.tolist(), strict=True)
         return [high << 64 | low for high, low in halves]
 
@@ -76,9 +75,7 @@ def read_key_list(
 def read_key_table(
     cursor: duckdb.DuckDBPyConnection, parts: Sequence[KeyPart], text: str, catalog: Catalog
 ) -> KeyQuestions:
-    """Reads questions from a declared public table. Its columns are `key` (or the key's columns), and optionally
-    `weight` and `question`.
-    """
+    """Reads questions from a public table with `key` or the key's columns, and optionally `weight` and `question`."""
     chosen = read_selection(text, [part.name for part in parts], catalog)
     columns = {fold(name): sql for name, sql in chosen.columns}
     wanted = ["key"] if len(parts) == 1 and "key" in columns else [fold(part.name) for part in parts]

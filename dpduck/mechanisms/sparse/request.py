@@ -45,10 +45,11 @@ OWN = {
 
 @dataclass(frozen=True)
 class SparseOptions:
-    """Declared figures of the questions, None if absent.
+    """Declared figures of the questions, None if absent. rows: the integers of a projection.
 
-    beta: the chance that some declared query has a larger error than stated. rows: the integers of a projection.
-    heaviest: a public guess of the largest count of a key. alpha: the largest error of a session's answers.
+    beta: the chance that some declared query has a larger error than stated.
+    heaviest: a public guess of the largest count of a key.
+    alpha: the largest error of a session's answers.
     """
 
     sparsity: int = 64
@@ -62,10 +63,7 @@ class SparseOptions:
 
 @dataclass(frozen=True)
 class SparseRequest:
-    """Request of sparse queries. request: a count of the same rows at the same price. It has all facts but the keys.
-
-    expect_rows: the policy's public guess of the number of rows.
-    """
+    """Request of sparse queries. request: a count of the same rows at the same price, with all facts but the keys."""
 
     kind: str
     name: str

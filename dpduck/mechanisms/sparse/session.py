@@ -72,7 +72,6 @@ class SessionProposal:
 
     @property
     def request(self) -> SelectRequest:
-        """Returns the request with the rows and the price."""
         return self.sparse.request
 
 

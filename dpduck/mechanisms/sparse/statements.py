@@ -12,7 +12,7 @@ from dpduck.kernel.ledger.secrets import require_secret
 from dpduck.kernel.queries.histograms import LazyHistogram
 from dpduck.language.statements.kinds import HISTOGRAM, PROJECTION, SESSION, AskStatement, CreatePrivate
 from dpduck.language.statements.parse import parse_statement
-from dpduck.mechanisms.parts import EngineParts
+from dpduck.mechanisms.parts import DatabaseParts
 from dpduck.mechanisms.release import WAITING
 from dpduck.mechanisms.sparse.answers import COLUMNS, histogram_answers, session_answers
 from dpduck.mechanisms.sparse.ask import OpenSessions
@@ -38,9 +38,9 @@ LISTED = (
 
 
 class SparseQueries:
-    """Sparse queries of an engine."""
+    """Sparse queries of a database."""
 
-    def __init__(self, parts: EngineParts, store: SparseStore) -> None:
+    def __init__(self, parts: DatabaseParts, store: SparseStore) -> None:
         self._parts, self._store = parts, store
         self._sessions = OpenSessions(parts, store)
         self._histograms: dict[str, LazyHistogram] = {}
@@ -51,7 +51,6 @@ class SparseQueries:
         )  # fmt: skip
 
     def create(self, statement: CreatePrivate, text: str, caller: Caller) -> str:
-        """Creates the projection, histogram or session of a statement under its name."""
         sparse = self.analyse(statement, caller)
         caller.require_tables(sparse.request.asked_tables)
         if statement.kind == PROJECTION:
@@ -72,7 +71,6 @@ class SparseQueries:
         return self._parts.views.put_together(both, text, caller, release)
 
     def analyse(self, statement: CreatePrivate, caller: Caller | None = None, digest: str = "") -> SparseRequest:
-        """Returns the request of a statement. digest: see EngineParts.analyse."""
         return self._parts.analyse(
             statement, lambda fresh, catalog: with_collations(analyse_sparse(fresh, catalog), catalog), digest, caller
         )
@@ -98,7 +96,6 @@ class SparseQueries:
         return listings.rows_sql(COLUMNS, [])
 
     def list_sessions(self, caller: Caller) -> str:
-        """Returns SQL that lists the histograms and sessions that the caller may ask."""
         rows: list[list[listings.Value]] = []
         for named in self._store.all():
             if not may_ask(named, caller) or not self._has_permission(named, caller):

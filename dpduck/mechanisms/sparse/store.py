@@ -65,17 +65,14 @@ class SparseStore:
         self._main = f"{quote_identifier(store)}.main"
 
     def named(self, name: str) -> SparseRecord | None:
-        """Returns the entry of a name."""
         return next((entry for entry in self.all() if entry.name.lower() == name.lower()), None)
 
     def all(self) -> list[SparseRecord]:
-        """Lists all entries, by name."""
         with self._open_cursor() as cursor:
             rows = cursor.execute(f"FROM {self._schema}.sparse_names ORDER BY lower(name)").fetchall()
         return [read_record(SparseRecord, row) for row in rows]
 
     def put_name(self, sparse: SparseRequest, text: str, principal: str, release: str) -> None:
-        """Gives a name to a release."""
         options = sparse.options
         row = [
             sparse.name, sparse.kind, sparse.digest(), text, principal, str(sparse.table),
@@ -91,7 +88,6 @@ class SparseStore:
             cursor.execute(f"DELETE FROM {self._schema}.sparse_names WHERE lower(name) = lower(?)", [name])
 
     def paid_by(self, named: SparseRecord) -> int:
-        """Returns the ledger entry that paid for a histogram or session."""
         with self._open_cursor() as cursor:
             row = cursor.execute(
                 f"SELECT ledger_id FROM {self._schema}.releases WHERE name = ? AND kind = 'answer'", [named.release]
@@ -101,7 +97,6 @@ class SparseStore:
         return int(row[0])
 
     def facts(self, named: SparseRecord) -> str:
-        """Returns the public facts of a release."""
         with self._open_cursor() as cursor:
             row = cursor.execute(f"SELECT facts FROM {self._main}.{quote_identifier(named.release)}").fetchone()
         return "" if row is None else str(row[0])
@@ -117,7 +112,6 @@ class SparseStore:
         return (0, 0) if row is None else (int(row[0]), int(row[1]))
 
     def read_state(self, digest: str) -> Believed:
-        """Reads a session's state, from one snapshot."""
         with self._open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
             state = cursor.execute(
@@ -194,7 +188,7 @@ class SparseStore:
 
 
 def _to_bigint(half: int) -> int:
-    """Returns half of a digest as a BIGINT: filters over Arrow tables fail on larger unsigned numbers."""
+    """Returns half of a digest as a BIGINT, since filters over Arrow tables fail on larger unsigned numbers."""
     return half - (1 << 64) if half >> 63 else half
 
 

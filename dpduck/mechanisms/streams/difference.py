@@ -1,7 +1,6 @@
 """dp_difference compares two private views, or two periods of a stream, cell by cell, with the error. It is free.
 
-Answers of two releases have independent noise, so their variances add up. Two periods of one stream rest on the same
-measurements: their difference is one combination of the measurements, with known weights.
+Answers of two releases have independent noise. Two periods of one stream share measurements with known weights.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ USE = "dp_difference('by_month', 'by_month', '2025-02-01', '2025-01-01')"
 
 @dataclass(frozen=True)
 class _Side:
-    """One side of a difference: its view, the compared answer, its keys, and its period if the call names one.
+    """One side of a difference: a view, its compared answer, its keys, and its period if the call names one.
 
-    step: the largest change of an answer when one integer of noise changes by one. window: the number of periods in a
-    stream's answer, 0 for all so far. told: the error of a stream's answer.
+    step: the largest change of an answer when one integer of noise changes by one.
+    window, told: the number of periods in a stream's answer, 0 for all so far, and the answer's error.
     """
 
     view: StoredRelease

@@ -1,9 +1,8 @@
 """Measurements of a stream: for each measure a cube over the other keys, at each row of the matrix over time.
 
-A stream measures a table by Kronecker products: one matrix over time, the same for all tables, times the queries of a
-cube over the other keys (strategies/choose.py). The norm of a product's column is the product of the norms. So a cube
-is planned at the price divided by the norm of the matrix over time. The least-squares estimator of a product is the
-product of the estimators, and variances multiply.
+A measurement is a Kronecker product of the matrix over time and a query of a cube (strategies/choose.py). Norms,
+variances and estimators of a product are products, so a cube is planned at the price divided by the norm of the matrix
+over time.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ from dpduck.values.errors import InternalError
 
 PLANNING_SECONDS = 0.5
 HEAVY = 1 << 8
-"""Least row bound in plans of queries over other keys. Multiplied by the matrix over time, these queries then have
-weights that trusted code accepts (kernel/queries/tables.py, require_weights)."""
+"""Least row bound in plans of queries over other keys. Their products with the matrix over time then have weights that
+trusted code accepts (kernel/queries/tables.py, require_weights)."""
 
 _FACTORS: dict[str, type[IdentityFactor | CentredFactor | HadamardFactor]] = {
     "I": IdentityFactor, "R": CentredFactor, "F": HadamardFactor,
@@ -61,12 +60,10 @@ def measures_of(stream: StreamRequest, rows: int = 1) -> Measures:
 
 
 def _cells(stream: StreamRequest) -> int:
-    """Returns the number of cells of all keys, time included."""
     return prod(source.domain.size for source in stream.request.question.sources)
 
 
 def _bounds(stream: StreamRequest, measure: Measure) -> UnitBounds:
-    """Returns the most that a unit adds to the tables of a measure over all periods."""
     return unit_bounds(stream.request, measure, _cells(stream))
 
 
@@ -105,10 +102,7 @@ def _letters(factors: tuple[Factor, ...]) -> str:
 
 
 def cube_of(stream: StreamRequest, plan: StreamPlan) -> CubePlan:
-    """Returns the cube at one row over time: each measure with its queries, and the uses of each aggregate.
-
-    Its plans are over the other keys alone. Raises StoreError if the measures are not the charged measures.
-    """
+    """Returns the cube over the other keys at one row over time. Raises StoreError if the charge was for other ones."""
     measures, workload = measures_of(stream), workload_of(stream)
     if plan.told and [part.form for part in plan.parts] != [_form(measure) for measure in measures.measures]:
         raise other_version("way to measure the stream's answers")

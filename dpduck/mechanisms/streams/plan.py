@@ -47,10 +47,11 @@ _AROUND = ("having", "qualify", "order", "limit", "offset", "distinct")
 class StreamRequest:
     """Request of a stream. request: aggregates by sets of keys. Each set has the key number `axis`, the period.
 
-    ends: the moment at which each period ends, in UTC. first: the bin of the first period in the column's DOMAIN.
-    question: the sums that the strategy is chosen for. window: the periods in a further column's sums, 0 for none.
-    strategy: the statement's choice. select: the published columns, as SQL over HOLE. column: the name of the periods'
-    column. shown: the answers' names, with the numbers of their aggregates. analysis: the SELECT, for comments.
+    first: the bin of the first period in the column's DOMAIN.
+    question: the sums that the strategy is chosen for.
+    window: the periods in a further column's sums, 0 for none.
+    select, column: the published SELECT over HOLE, and its column of periods.
+    shown: the answers' names, with the numbers of their aggregates.
     """
 
     name: str
@@ -68,18 +69,16 @@ class StreamRequest:
 
     @property
     def periods(self) -> int:
-        """Returns the number of periods of the horizon."""
         return len(self.ends)
 
     @property
     def labels(self) -> tuple[str | None, ...]:
-        """Returns the label of each period in its column."""
         return self.request.question.keys[self.axis].labels
 
     def digest(self) -> str:
         """Returns a digest of the stream's facts, without revisions of the policy and without unused columns.
 
-        It ignores the rows of public tables. They may grow, since they multiply no unit's rows beyond its bound.
+        The rows of public tables may change, since they multiply no unit's rows beyond its bound.
         """
         rows = self.request.rows
         reads = tuple(replace(read, revision=0) for read in rows.reads)
@@ -139,7 +138,7 @@ def analyse_stream(statement: CreatePrivate, facts: PublicFacts) -> StreamReques
 
 
 def _require_rows(request: SelectRequest, place: exp.Expr) -> None:
-    """Refuses rows with units that a stream does not follow from one refresh to the next."""
+    """Refuses rows with units that a stream cannot follow from one refresh to the next."""
     rows = request.rows
     if rows.periods is not None:
         raise refusal(
@@ -182,7 +181,6 @@ def _require_answers(question: Question, place: exp.Expr) -> None:
 
 
 def _require_periods(question: Question, axis: int, place: exp.Expr) -> None:
-    """Refuses grouping sets without the period, and too many grouping sets."""
     if not all(axis in grouping_set for grouping_set in question.grouping_sets):
         raise refusal(
             place, "the period is not in every grouping set, and a stream has an answer for each period",
@@ -203,7 +201,6 @@ def _require_sums(question: Question, over_time: bool, place: exp.Expr) -> None:
 
 
 def _time_axis(request: SelectRequest, place: exp.Expr) -> tuple[int, RangeDomain]:
-    """Returns the number of the time key, with the bins of its column."""
     moments = []
     for number, key in enumerate(request.question.keys):
         source = request.question.sources[key.sources[0]] if len(key.sources) == 1 else None
@@ -243,7 +240,6 @@ def _plain_range(domain: RangeDomain) -> str:
 
 
 def _horizon(given: StatementOptions, domain: RangeDomain, place: exp.Expr) -> tuple[int, int]:
-    """Returns the bin of the first period, and the number of periods."""
     first = 0
     if "start" in given:
         try:
@@ -262,7 +258,6 @@ def _horizon(given: StatementOptions, domain: RangeDomain, place: exp.Expr) -> t
 
 
 def _restrict_periods(question: Question, axis: int, first: int, periods: int) -> Question:
-    """Returns the question with the periods of the horizon alone."""
     key = question.keys[axis]
     codes = tuple(code - first if first <= code < first + periods else -1 for code in key.codes)
     cut = replace(key, labels=key.labels[first : first + periods], codes=codes)
@@ -282,11 +277,7 @@ def ends_of(answer: str) -> tuple[str, str]:
 
 
 def _render_select(analysis: Analysis, time: str, window: int, place: exp.Expr) -> tuple[str, str]:
-    """Renders the published SELECT over released rows. Returns it with the column of the periods.
-
-    It adds columns to the written ones: standard errors, running totals and sums over the window with their errors,
-    and intervals if errors depend on answers.
-    """
+    """Renders the published SELECT over released rows with its further columns. Also returns the column of periods."""
     accepted = "the columns of GROUP BY and count(*) AS n, without HAVING, ORDER BY or LIMIT"
     select, question = parse_one(analysis.outer.sql, dialect="duckdb"), analysis.request.question
     written = [part for part in _AROUND if place.args.get(part)]
@@ -328,7 +319,6 @@ def further_answers(stream: StreamRequest) -> list[str]:
 
 
 def _further(shown: str, number: int, aggregate: Aggregate, window: int) -> list[tuple[str, str]]:
-    """Returns the further columns of an answer, each with its published name."""
     columns = (
         list(zip(ends_of(answer_column(number)), ends_of(shown), strict=True)) if aggregate.has_curved_error else []
     )

@@ -1,7 +1,7 @@
 """Published rows of a stream: from all measurements so far to the rows of closed periods.
 
-An answer about some periods is a weighted sum of measurements over time. The weights are the same for every query over
-the other keys. Answers by cells are recovered from such sums as in any cube.
+An answer about some periods is a weighted sum of measurements over time. Answers by cells are recovered from such sums
+as in any cube.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.quoting import quote_identifier
 
 SHOWN_LEVEL = LEVELS.index(Fraction(95, 100))
-"""Number of the published intervals' level, 95 %."""
 
 Tables = list[list[FloatArray]]
 """Answers of one measure: for each grouping set, an array of each table, shape (periods, cells)."""
@@ -101,7 +100,6 @@ class _Block:
         return prod(self.shape) * self.tables
 
     def of(self, numbers: FloatArray, table: int) -> FloatArray:
-        """Returns one table's answers, shape (periods, cells)."""
         cells = prod(self.shape)
         return numbers[:, self.start + table * cells : self.start + (table + 1) * cells]
 

@@ -20,7 +20,7 @@ from dpduck.language.statements.kinds import STREAM, CreatePrivate, DropPrivate,
 from dpduck.language.statements.parse import parse_statement
 from dpduck.mechanisms.certificate import plan_text
 from dpduck.mechanisms.forecast import charge_price, explain_sql
-from dpduck.mechanisms.parts import EngineParts
+from dpduck.mechanisms.parts import DatabaseParts
 from dpduck.mechanisms.prices import in_both_forms
 from dpduck.mechanisms.published_facts import notes_of
 from dpduck.mechanisms.rehearsal import rehearse_asks
@@ -86,16 +86,15 @@ def scope_of(stream: StreamRequest) -> str:
 
 
 class Streams:
-    """Streams of an engine."""
+    """Streams of a database."""
 
-    def __init__(self, parts: EngineParts, store: StreamStore, files: TwinFiles) -> None:
+    def __init__(self, parts: DatabaseParts, store: StreamStore, files: TwinFiles) -> None:
         self.parts, self.store, self.files = parts, store, files
         self.names = PrivateNames[StreamRecord](
             store.named, lambda stream: STREAM, self._remove, "dp_streams()", waits=lambda: parts.steps(WAITING)
         )
 
     def run(self, statement: CreatePrivate | RefreshPrivate | DropPrivate, text: str, caller: Caller) -> str:
-        """Runs a statement. Refuses callers other than the owner."""
         if not caller.owner:
             raise PermissionRefusal("streams are the data owner's", accepted="FROM dp_streams(), and their tables")
         if isinstance(statement, DropPrivate):
@@ -120,7 +119,6 @@ class Streams:
         return explain_sql(charge_price(forecasts, request, asks_of(stream, ranked[0]), budget, caller.share))
 
     def list_streams(self, caller: Caller) -> str:
-        """Returns SQL that lists the streams."""
         rows: list[list[Value]] = []
         for named in self.store.all():
             following = named.published < len(named.ends)
@@ -133,7 +131,6 @@ class Streams:
         return rows_sql(LISTED, rows)
 
     def difference(self, argument: str) -> str:
-        """Returns SQL that compares two private views, or two periods of a stream, with the error of the difference."""
         return difference(self.store, self.parts.releases, self.parts.ledger, argument)
 
     def analyse(self, statement: CreatePrivate, named: StreamRecord | None = None) -> StreamRequest:
@@ -203,7 +200,6 @@ class Streams:
         self, stream: StreamRequest, plan: StreamPlan, named: StreamRecord, due: int, state: StreamState,
         place: duckdb.DuckDBPyConnection,
     ) -> None:  # fmt: skip
-        """Counts and measures the periods that closed."""
         rows, asks = stream.request.rows, asks_of(stream, plan)
         self._require_live(rows)
         failed = False
@@ -238,7 +234,7 @@ class Streams:
         self.store.drop(named)
 
     def _again(self, named: StreamRecord) -> StreamRequest:
-        """Returns the request of a stream. Refuses one that has changed since the stream was created."""
+        """Returns the request of a stream. Refuses a stream that has changed since it was created."""
         statement = parse_statement(named.statement)
         if not isinstance(statement, CreatePrivate):
             raise InternalError("a stream of no statement")
@@ -275,7 +271,6 @@ class Streams:
         return status if fewer is None else f"{status}; {fewer}"
 
     def _fewer(self, named: StreamRecord) -> str | None:
-        """Returns the note on units that later periods leave out, None if a unit is one row."""
         policies = self.parts.policies.now().policies.values()
         of_rows = any(str(policy.table) == named.table and policy.unit.column is None for policy in policies)
         return None if of_rows else FEWER

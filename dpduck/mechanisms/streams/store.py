@@ -37,8 +37,8 @@ _VERSION = re.compile(r": (\d+) of \d+ periods; version (\d+) of ([0-9a-f]{32}),
 class StreamRecord:
     """Stream under its name. nonce: the name of its file. entry: the ledger entry that paid. plan: its plan as text.
 
-    labels: the periods as `column` shows them. ends: the end of each period. published: the number of periods in the
-    table. window: the number of periods in a further column's sums, 0 for none.
+    labels, ends: the periods as `column` shows them, and their ends.
+    window: the number of periods in a further column's sums, 0 for none.
     """
 
     name: str
@@ -57,7 +57,6 @@ class StreamRecord:
 
     @property
     def principal(self) -> str:
-        """Returns the data owner's name. All streams are the owner's."""
         return OWNER_NAME
 
 
@@ -69,13 +68,11 @@ class StreamStore:
         self._schema = f"{quote_identifier(store)}.dpduck"
 
     def all(self) -> list[StreamRecord]:
-        """Lists all streams, by name."""
         with self._open_cursor() as cursor:
             rows = cursor.execute(f"FROM {self._schema}.streams ORDER BY lower(name)").fetchall()
         return [read_record(StreamRecord, [*own, *json.loads(facts), published]) for *own, facts, published in rows]
 
     def named(self, name: str) -> StreamRecord | None:
-        """Returns the stream of a name."""
         return next((stream for stream in self.all() if stream.name.lower() == name.lower()), None)
 
     def made(self, named: StreamRecord, release: StoredRelease, empty_sql: str, plan_text: str) -> Note:
@@ -110,7 +107,6 @@ class StreamStore:
         return note
 
     def drop(self, named: StreamRecord) -> None:
-        """Drops a stream and its table."""
         with transaction(self._open_cursor) as cursor:
             cursor.execute(f"DELETE FROM {self._schema}.streams WHERE nonce = ?", [named.nonce])
             cursor.execute(f"DELETE FROM {self._schema}.releases WHERE name = ? AND kind = 'view'", [named.name])
@@ -131,8 +127,9 @@ def release_of(named: StreamRecord, charge: Charge, principal: str, scope: str) 
 
 
 def read_last_version(ledger: Ledger, named: StreamRecord) -> LedgerVersion:
-    """Returns the last published version of a stream, by the ledger's entries. Raises StoreError if an older copy of
-    the store was adopted since the stream was made, since the lost copy may have published other answers.
+    """Returns the last published version of a stream, by the ledger's entries.
+
+    Raises StoreError if an older copy of the store was adopted: the lost copy may have published other answers.
     """
     entries = ledger.entries()
     if any(entry.id > named.entry and entry.mechanism == ADOPTED for entry in entries):
@@ -150,7 +147,6 @@ def closings(ledger: Ledger, named: StreamRecord) -> list[int]:
 
 
 def _refreshes(entries: Sequence[LedgerEntry], named: StreamRecord) -> list[re.Match[str]]:
-    """Returns the regular expression's match in each ledger entry of a stream's refresh, in order."""
     matches = (_VERSION.search(entry.statement) for entry in entries if entry.mechanism == REFRESHED)
     return [match for match in matches if match is not None and match[3] == named.nonce]
 

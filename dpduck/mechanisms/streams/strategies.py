@@ -1,7 +1,6 @@
 """Choice among the strategies of a stream over time, and their forecasts, from public facts alone.
 
-Variances of a product multiply (streams/measurements.py). An answer about some periods has weights w over time. The
-variance of its cells is |w|^2 times the variance in the cube.
+An answer with weights w over time has |w|^2 times the variance of the cube's cells (streams/measurements.py).
 """
 
 from __future__ import annotations

@@ -25,9 +25,9 @@ Asked = tuple[tuple[int, ...] | None, str, Fraction]
 class Part:
     """Queries of one measure (cubes/measures.py) at each row of the strategy over time.
 
-    form: the form of the measure. strategy: over the other keys. asked: for each query its keys, a letter for the
-    factor along each key, and the parameter of its noise. Keys are numbered without the periods. None in place of keys
-    means every cell of all other keys.
+    strategy: over the other keys.
+    asked: for each query its keys without the periods (None for every cell), a letter for the factor along each key,
+        and the parameter of its noise.
     """
 
     form: str
@@ -37,8 +37,9 @@ class Part:
 
 @dataclass(frozen=True)
 class AnswerNoise:
-    """Error of a published answer. variance: for a cell of one measured period, 0 if it depends on the answer or on the
-    grouping set. step: the largest change of a cell when one integer of noise changes by one.
+    """Error of a published answer. variance: for a cell of one measured period, 0 if it differs between cells.
+
+    step: the largest change of a cell when one integer of noise changes by one.
     """
 
     name: str
@@ -57,19 +58,16 @@ class StreamPlan:
 
     @property
     def noise(self) -> Noise:
-        """Returns the noise of the first query."""
         return Noise(self.kind, self.parts[0].asked[0][2])
 
     @property
     def name(self) -> str:
-        """Returns the name of the strategy for people."""
         time = f"{TREE}_{self.axis.branching}" if self.axis.branching else self.axis.name
         others = dict.fromkeys(part.strategy for part in self.parts if part.asked[0][0] is not None)
         return f"{time} x {', '.join(others)}" if others else time
 
     @cached_property
     def matrix_digest(self) -> str:
-        """Returns a digest of the matrix over time."""
         return hashlib.sha256(np.ascontiguousarray(self.axis.matrix).tobytes()).hexdigest()
 
     def to_facts(self) -> str:

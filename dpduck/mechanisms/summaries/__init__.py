@@ -38,10 +38,9 @@ DRAWS_PER_SECOND = 1_000_000
 
 
 def explain_summary(request: SelectRequest, proposal: object = None) -> list[Forecast]:
-    """Returns a forecast for each method, the chosen method first.
+    """Returns a forecast for each method, the chosen method first. worst_stderr is that of a random cell.
 
-    worst_stderr: of a random cell. total_variance: over all cells. cells: predicted rows. error_10, error_1000,
-    error_100000: predicted root mean squared errors of sums over that many random cells, or over all if fewer.
+    error_10, error_1000, error_100000 are predicted root mean squared errors of sums over as many random cells.
     """
     sketch_asked = request.question.summary is not None and request.question.summary.method == "sketch"
     designs = summary_candidates(request) if request.price.charge.epsilon is not None else []

@@ -1,10 +1,9 @@
-"""Least squares for the dyadic intervals of a summary, as free post-processing.
+"""Least squares for the dyadic intervals of a summary, as free post-processing (Hay, Rastogi, Miklau and Suciu 2010).
 
-An interval and its two halves are three measurements of two numbers (Hay, Rastogi, Miklau and Suciu 2010, here for any
-set of released intervals). Halves tell about their interval only if both were released: a half that the filter has
-dropped is unknown, not 0. On the way up, an interval becomes the mean of its own count and the sum of its halves,
-weighted by inverse variance. On the way down, the halves share their gap to the interval by their variances. All noise
-has one variance, and factors are multiples of it.
+Halves tell about their interval only if both were released: a half that the filter has dropped is unknown, not 0. On
+the way up, an interval becomes the mean of its own count and the sum of its halves, weighted by inverse variance. On
+the way down, the halves share their gap to the interval by their variances. Factors are multiples of the noise
+variance.
 """
 
 from __future__ import annotations

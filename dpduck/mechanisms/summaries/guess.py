@@ -10,7 +10,7 @@ STEP = 4
 
 @dataclass(frozen=True)
 class Stratum:
-    """Set of cells with equally many rows: `cells` cells with `rows` rows each."""
+    """Set of `cells` cells with `rows` rows each."""
 
     cells: float
     rows: float
@@ -18,8 +18,6 @@ class Stratum:
 
 def guess_table(expect_rows: int | None, cells: int) -> tuple[Stratum, ...]:
     """Returns a guess of the occupied cells: as many strata of equally many rows as leave a cell for the last stratum.
-
-    Without EXPECT ROWS there are no strata. If there are too few cells for such strata, each cell has more rows.
 
     >>> [(round(stratum.cells), round(stratum.rows)) for stratum in guess_table(3_000, 10**9)]
     [(600, 1), (150, 4), (38, 16), (9, 64), (2, 256)]

@@ -1,7 +1,4 @@
-"""Release of a noisy summary: its design, its asks and their price, and the released table.
-
-The table of a count sketch has its buckets, with the coefficients by which any DuckDB finds a cell's bucket.
-"""
+"""Release of a noisy summary: its design, its asks and their price, and the released table."""
 
 from __future__ import annotations
 
@@ -190,7 +187,7 @@ def _with_loss(
 ) -> EstimatedSummary:
     """Adds the error of dropped cells to the variances of sums, by the noisy number of rows or EXPECT ROWS.
 
-    EXPECT ROWS serves only if the statement counts all rows of one table. If there is no number, the error is unknown.
+    EXPECT ROWS serves only if the statement counts all rows of one table. Without a number, the error is unknown.
     """
     request, summary = proposal.request, require_summary(proposal.request)
     if design.theta == 1 or any(axis is not None and axis.shape == "haar" for axis in proposal.query.axes):
@@ -241,7 +238,6 @@ SKETCH_COLUMNS = (
 )  # fmt: skip
 
 SketchProposal = OneAsk[SketchDesign, Sketched]
-"""Proposal of a count sketch: its size and noise."""
 
 
 def propose_sketch(request: SelectRequest) -> SketchProposal:
@@ -260,7 +256,7 @@ def sketch_header(proposal: SketchProposal) -> ReleaseHeader:
 
 
 def sketch_table(proposal: SketchProposal, sketched: Sketched, tools: Tools) -> ReleasedTable:
-    """Returns the buckets with their hashes."""
+    """Returns the buckets, with the hashes by which any DuckDB finds a cell's bucket."""
     hashes, table = sketched
     return ReleasedTable(SKETCH_COLUMNS, _rows(table, hashes))
 

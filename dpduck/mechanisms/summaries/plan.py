@@ -85,28 +85,24 @@ def moments_at_count(
 NOISE_SHARE = 1.5
 """A filter before a sample lets at most size / NOISE_SHARE empty cells pass on average: two thirds of the wanted rows.
 
-A higher filter makes sums of few cells better, and large sums worse: a large sum lacks all dropped counts. If only a
-tenth of the rows may be empty cells, sums of 100,000 cells are up to 3.4 times worse than with all the noise
-(benchmarks/papers/sparse_data.py).
-"""
+A higher filter makes sums of few cells better, and large sums worse, since they lack all dropped counts: up to 3.4
+times worse if only a tenth of the rows may be empty cells (benchmarks/papers/sparse_data.py)."""
 
 SUBSETS = (10, 1_000, 100_000)
-"""Numbers of cells in the subset sums with predicted errors."""
 
 COARSE, HALVINGS = 200, 24
 """Steps of the noise law, and of the bisection, in the search for an expected threshold."""
 
 ACCURACY = 1 << 10
-"""Thresholds are multiples of 1/ACCURACY."""
 
 
 @dataclass(frozen=True)
 class SummaryDesign:
-    """Design of a summary: its plan, its expected rows and its predicted errors.
+    """Design of a summary: its plan, its expected rows and its predicted errors. cells: of the domain.
 
-    cells: of the domain. keep: the number of rows that priorities choose, None for all drawn rows. tau: the threshold
-    of the weights if it is public, 0 for none. predicted: root mean squared errors of sums over SUBSETS cells, by the
-    guess of guess_table.
+    keep, tau: the number of rows that priorities choose, None for all, and the weights' threshold if it is public, else
+        0.
+    predicted: root mean squared errors of sums over SUBSETS cells, by the guess of guess_table.
     """
 
     method: str
@@ -121,7 +117,6 @@ class SummaryDesign:
 
     @property
     def scale(self) -> float:
-        """Returns the scale of the noise."""
         return float(self.plan.scale)
 
 
@@ -139,7 +134,7 @@ def design_sketch(summary: Summary, cells: int, row_noise: Noise) -> SketchDesig
     """Designs a count sketch. row_noise: the noise of a sketch with one row. With more rows, buckets have more noise.
 
     A point query is a mean over the rows. The variance of a row is that of the noise, plus the sum of squares of other
-    cells' counts divided by the width. A sum of c point queries has c times the variance of one query.
+    cells' counts divided by the width.
     """
     rows, width = summary.sketch_rows, max(summary.size // summary.sketch_rows, 1)
     noise = Noise(row_noise.kind, row_noise.parameter * rows)  # L1 and squared L2 norms are `rows` times as large
@@ -171,9 +166,7 @@ def _geometric(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
 
 
 def _filter(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
-    """Designs a filter with the least theta that lets at most `size` empty cells pass, on average. If too few cells
-    pass, layers with a lower theta follow.
-    """
+    """Designs a filter with the least theta at which at most `size` empty cells pass on average, and lower layers."""
     sides = 1 if summary.method == "filter_one_sided" else 2
     theta = summary.theta or filter_for(cells, scale, summary.size, sides)
     layers = [SummaryLaw(scale, theta, sides=sides)]
@@ -252,7 +245,6 @@ def _truncate(value: Fraction) -> Fraction:
 def _predict_design(
     summary: Summary, cells: int, plan: SummaryPlan, theta: int, tau: Fraction, keep: int | None, sides: int = 2
 ) -> SummaryDesign:
-    """Returns the design with its expected rows and its predicted errors."""
     scale = float(plan.scale)
     table = guess_table(summary.expect_rows, cells)
     vacant = cells - sum(stratum.cells for stratum in table)
@@ -294,8 +286,8 @@ def candidates(
 ) -> list[SummaryDesign]:
     """Designs a summary by every method, the chosen one first. signed: sums may be below 0.
 
-    The statement names the method. Without EXPECT ROWS, 'auto' is filter_priority. Otherwise 'auto' has the least
-    predicted error of a sum over 1,000 cells, among designs with at most 1.5 times the size.
+    Without EXPECT ROWS, 'auto' is filter_priority. Otherwise 'auto' has the least predicted error of a sum over 1,000
+    cells, among designs with at most 1.5 times the size.
     """
     methods = ["filter_priority", "filter_threshold", "priority", "threshold", "filter"]
     if summary.shape != "haar" and not signed:  # Haar coefficients may be below 0

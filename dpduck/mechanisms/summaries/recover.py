@@ -1,13 +1,11 @@
 """Unbiased weights from a noisy summary, and the variance of their sums: post-processing, free of charge.
 
 A kept cell of noisy count v has the weight sign(v) max(|v|, tau) (Horvitz and Thompson). For priorities, tau is the
-largest priority that is not kept (Duffield, Lund and Thorup 2007). A filter loses the cells that it drops. Sums are
-unbiased for the cells that pass it, and with_loss states the error of the others.
+largest priority that is not kept (Duffield, Lund and Thorup 2007).
 
-A row adds two terms to the variance of a sum. Sampling adds tau max(tau - |v|, 0), which is unbiased. Noise adds h(v)
-divided by the chance of being kept. Here h(v) = s^2 + B a^(|v| - theta), with s^2 the noise variance. B is such that
-empty cells contribute their variance on average, although most have no row. Cells far above the filter contribute s^2.
-Near the filter, the stated variance is up to twice the true variance. On average it is never below the true variance.
+A row's variance is tau max(tau - |v|, 0) for sampling, and h(v) divided by the chance of being kept for noise. h(v) =
+s^2 + B a^(|v| - theta), with s^2 the noise variance. B is such that empty cells contribute their variance on average.
+So the stated variance is on average never below the true one, and near the filter up to twice the true one.
 """
 
 from __future__ import annotations
@@ -28,8 +26,8 @@ from dpduck.values.arrays import FloatArray, IntegerArray
 class EstimatedSummary:
     """Rows of a summary: positions, noisy counts and weights. variances: of each row, as a part of a sum's variance.
 
-    tau: the threshold of the weights, 0 for none. chances: see chance_of_nothing. sums: the variances with each row's
-    part of the filter's squared error (see with_loss), NaN if that error is unknown.
+    tau, chances: the threshold of the weights, 0 for none, and the chances of chance_of_nothing.
+    sums: the variances with each row's part of the filter's squared error (with_loss), NaN if unknown.
     """
 
     positions: Positions
@@ -42,9 +40,7 @@ class EstimatedSummary:
 
 
 def with_priorities(summary: NoisySummary, keep: int | None, tau: float) -> tuple[NoisySummary, float]:
-    """Returns the `keep` cells of highest priority, and as threshold the highest priority that is not kept. If there
-    are no more cells than `keep`, returns all cells and `tau`.
-    """
+    """Returns the `keep` cells of highest priority, or all, and the highest priority that is not kept as threshold."""
     if keep is None or len(summary.counts) <= keep:
         return summary, tau
     order = np.argpartition(-summary.priorities, keep)
@@ -81,7 +77,6 @@ def chance_of_nothing(magnitudes: FloatArray, scale: float, theta: int, tau: flo
     last = max(floor(tau), theta - 1)
 
     def beyond(least: FloatArray) -> FloatArray:
-        """Returns the sum of k a^(k - theta) over k >= least."""
         total: FloatArray = np.exp(-(least - theta) / scale) * (least + a / gap) / gap
         return total
 
@@ -98,8 +93,8 @@ def with_loss(summary: EstimatedSummary, rows: float | None, spread: float, gain
 
     L, the rows in dropped cells, is `rows` - sum of the estimates + `gained`, at least 0. E^2 is added to the variances
     of the rows, in proportion to estimates. A share s of the estimates has an error of sqrt(s) E, at least s E.
-    rows: the table's number of rows, None if unknown. spread: the variance of `rows`. gained: the expected sum of the
-    estimates of cells without rows. It is not 0 if a filter lets only positive counts pass.
+
+    gained: the expected sum of the estimates of cells without rows, not 0 if a filter passes positive counts alone.
     """
     if rows is None:
         return replace(summary, sums=np.full_like(summary.variances, np.nan))

@@ -1,8 +1,7 @@
 """Child rows for each row of released parents: post-processing, free of charge.
 
-The distribution covers columns of children and of their parents, on a junction tree. The parents' values are known.
-A pass over the tree to its roots gives the probability of the known values beneath each clique. A pass back draws the
-unknown values (Lauritzen and Spiegelhalter 1988). Children of a parent are independent given the parent's values.
+A pass over the junction tree to its roots gives the probability of the parents' known values beneath each clique. A
+pass back draws the unknown values.
 """
 
 from __future__ import annotations
@@ -39,17 +38,16 @@ MOST_ENTRIES = 1 << 22
 """Most entries at a time in the tables of all cliques, one table for each combination of the parents' values."""
 
 RUN = 256
-"""Largest number of rows with like parents that get evenly spread numbers from 0 to 1, in a random order."""
+"""Most rows with like parents that get evenly spread numbers from 0 to 1, in a random order."""
 
 BELOW_ONE = 1 - 2.0**-20
 
 
 @dataclass(frozen=True, eq=False)
 class Parents:
-    """Released rows that are parents. keys: the key of each row. times: the number of children of each row.
+    """Released rows that are parents. given: for the place of a key in the question, each row's code.
 
-    A row has 0 children if WHERE rules out every child. given: for the place of a key in the question, each row's code.
-    identity: a digest, which differs if a fact differs.
+    times: the number of children of each row, 0 if WHERE rules out every child.
     """
 
     keys: pa.Array
@@ -59,7 +57,6 @@ class Parents:
 
     @property
     def children(self) -> int:
-        """Counts the children of all parents."""
         return int(self.times.sum())
 
 
@@ -116,9 +113,7 @@ def _whole(rows: pa.Table, names: Mapping[str, str], wanted: str, for_each: ForE
 
 
 def _codes(values: pa.Array, key: Key, request: SelectRequest, for_each: ForEach) -> IntegerArray:
-    """Returns the code of each value: the number of its label or of its bin. Values beyond all bins get the code of the
-    first or the last bin if the domain is WITH EDGES, and are refused otherwise.
-    """
+    """Returns the number of each value's label or bin. Refuses values beyond all bins without WITH EDGES."""
     domain = request.question.sources[key.sources[0]].domain
     with sandbox() as connection:
         labels = label_array(connection, key.labels, key.type_name)
@@ -149,8 +144,10 @@ def child_codes(
     """Returns the codes of all children for each attribute, the children of the first parent first.
 
     If the parent's values have probability 0, a child is drawn as if its parent were unknown. A child that WHERE rules
-    out is drawn again, evenly among possible children. times: the number of children of each parent. given: the known
-    codes of each parent. zeros: cells that WHERE rules out. They leave each parent with children a possible child.
+    out is drawn again, evenly among possible children.
+
+    times, given: the number of children, and the known codes, of each parent.
+    zeros: cells that WHERE rules out. They leave each parent with children a possible child.
     """
     parents = np.flatnonzero(times)
     fixed = np.stack([given[place] for place in given])[:, parents] if given else np.zeros((0, len(parents)), np.int64)
@@ -199,7 +196,6 @@ def _rules(sizes: Sequence[int], zeros: Sequence[ImpossibleCells]) -> Distributi
 
 
 def _broken(sizes: Sequence[int], codes: Sequence[IntegerArray], zeros: Sequence[ImpossibleCells]) -> NDArray[np.bool_]:
-    """Tells for each row whether WHERE rules it out."""
     broken = np.zeros(len(codes[0]), np.bool_)
     for zero in kept_zeros(sizes, (), zeros, LARGEST_ZEROS):
         places = tuple(codes[member] for member in zero.members)
@@ -208,7 +204,6 @@ def _broken(sizes: Sequence[int], codes: Sequence[IntegerArray], zeros: Sequence
 
 
 def _at_once(distribution: Distribution, given: Members) -> int:
-    """Returns the number of combinations of known values that one step handles."""
     rest = [[member for member in component.members if member not in given] for component in distribution.components]
     return max(1, MOST_ENTRIES // sum(prod(distribution.sizes[member] for member in members) for members in rest))
 
@@ -257,10 +252,9 @@ def _draw(
 def _beneath(
     distribution: Distribution, given: Mapping[int, IntegerArray]
 ) -> tuple[list[FloatArray], NDArray[np.bool_]]:
-    """Returns the weights of the unknown values, for each clique and each combination of known values. A weight is the
-    probability given the separator, times the probability of the known values beneath the clique.
+    """Returns for each clique the weights of unknown values by combination of known values, and the impossible ones.
 
-    Also returns a mask of the combinations that have probability 0.
+    A weight is the probability given the separator, times that of the known values beneath the clique.
     """
     tree, combinations = distribution.tree, len(next(iter(given.values()))) if given else 1
     tables: list[FloatArray] = []
@@ -291,9 +285,10 @@ def _unknown(members: Members, given: Mapping[int, IntegerArray]) -> Members:
 
 
 def _spread_evenly(turns: IntegerArray, groups: IntegerArray, words: Words) -> FloatArray:
-    """Returns a uniform number from 0 to 1 for each row. Rows of one turn are sorted by group and cut into runs. The n
-    rows of a run get numbers from n different parts of equal length, in random order. Children of a parent are in
-    different turns, and so get independent numbers.
+    """Returns a uniform number from 0 to 1 for each row, evenly spread over rows with like parents.
+
+    Rows of one turn are sorted by group and cut into runs. The n rows of a run get numbers from n parts of equal
+    length, in random order. Children of a parent are in different turns, and so get independent numbers.
     """
     count = len(turns)
     order = np.lexsort((words(count), groups, turns))

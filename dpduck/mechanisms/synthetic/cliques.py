@@ -9,7 +9,6 @@ from dpduck.language.select.impossible_cells import ImpossibleCells
 from dpduck.mechanisms.synthetic.junction import Members, eliminate
 
 LARGEST_TABLE = 1 << 24
-"""Most cells of all tables of a distribution."""
 
 
 def kept_zeros(

@@ -41,7 +41,6 @@ class Distribution:
 
     @cached_property
     def tree(self) -> JunctionTree:
-        """Returns the junction tree of the components."""
         return junction_tree(tuple(component.members for component in self.components))
 
     def holding(self, attributes: Iterable[int]) -> list[int]:
@@ -65,7 +64,6 @@ class Distribution:
         return Distribution(self.sizes, (*others, Component(members, table))), len(others)
 
     def with_table(self, place: int, table: FloatArray) -> Distribution:
-        """Returns the distribution with another table in one component."""
         component = Component(self.components[place].members, table)
         return Distribution(self.sizes, (*self.components[:place], component, *self.components[place + 1 :]))
 
@@ -92,7 +90,6 @@ class Distribution:
         return result
 
     def flat_marginals(self, wanted: Sequence[Members]) -> FloatArray:
-        """Returns the cells of different marginals, one marginal after the other."""
         if len(self.components) == 1 and all(wanted):
             only = self.components[0]
             return margin_tree(only.members, only.table.shape, wanted).flat(only.table)

@@ -17,10 +17,9 @@ from dpduck.values.arrays import FloatArray
 def askable_families(
     pool: Pool, asked: Sequence[Members], largest: int, used: float, *, anneals: bool
 ) -> NDArray[np.bool_]:
-    """Tells which families a round may ask about, so that no table of the distribution gets too large.
+    """Tells which families a round may ask about. The limit on cells grows with the used price, to leave room early on.
 
-    asked: families of past rounds. used: the used part of the price. The limit on cells grows with it, so that early
-    rounds leave room. If rounds anneal, more than two columns must be connected by answers: others lower no error.
+    If rounds anneal, answers must connect the columns of larger families, since other questions lower no error.
     """
     mask, limit = np.zeros(len(pool.families), np.bool_), 2 * largest * used
     if prod(pool.sizes) <= largest:

@@ -4,10 +4,9 @@ It minimises over distributions p on a junction tree
 
     F(p) = sum over observations |n q(p) - y|^2 / (2 variance) + strength KL(p | prior)
 
-by steps log p <- log p - step gradient F. Up to a constant, log p = log prior + sum of tables over observed margins.
-A step changes these tables alone. They are the parameters, and inner products with log p are inner products of
-parameters and margins. One clique of all attributes is a dense table. Steps are Barzilai and Borwein's in the geometry
-of KL. A step must bring F enough below the largest of the last values (Grippo, Lampariello and Lucidi 1986).
+by steps log p <- log p - step gradient F. Up to a constant, log p is log prior plus a sum of tables over observed
+margins, which are the parameters. Steps are Barzilai and Borwein's in the geometry of KL. A step must bring F enough
+below the largest of the last values (Grippo, Lampariello and Lucidi 1986).
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ TOLERANCE = 1e-4  # relative: a fit ends if PATIENCE steps together gain less
 PATIENCE = 5
 SMALLEST = 1e-300
 PRIOR = 1 / 12
-"""Weight per record of a prior with the 1-way marginals. Like FLAT_PRIOR, it was the best on tables that no acceptance
+"""Weight per record of a prior with the 1-way marginals. This and FLAT_PRIOR were the best on tables that no acceptance
 test uses (benchmarks/papers/prior_weight.py)."""
 
 FLAT_PRIOR = 3 / 4
@@ -46,9 +45,7 @@ IMPOSSIBLE = -1e9
 
 
 def inner(left: FloatArray, right: FloatArray) -> float:
-    """Returns the inner product, by one thread. From 10,000 values on, BLAS starts two threads. If the machine is busy,
-    they wait for each other for milliseconds, while one thread needs microseconds.
-    """
+    """Returns the inner product by one thread, since two threads of BLAS wait long for each other on a busy machine."""
     return float(np.einsum("i,i->", left.reshape(-1), right.reshape(-1)))
 
 
@@ -84,12 +81,10 @@ class FitProblem:
 
     @cached_property
     def shapes(self) -> list[tuple[int, ...]]:
-        """Returns the shapes of the cliques."""
         return [tuple(self.sizes[member] for member in clique) for clique in self.tree.cliques]
 
     @cached_property
     def places(self) -> dict[Members, slice]:
-        """Returns the slice of each set in a flat array of parameters."""
         ends = np.cumsum([0, *(prod(self.sizes[member] for member in attributes) for attributes in self.sets)]).tolist()
         return {attributes: slice(ends[number], ends[number + 1]) for number, attributes in enumerate(self.sets)}
 
@@ -141,7 +136,6 @@ class FitProblem:
 
     @cached_property
     def whole(self) -> FlatMarginals:
-        """Returns the observations of marginals, one after the other."""
         seen = [observation for observation in self.observations if observation.coefficients is None]
         nothing = np.zeros(0)
         return FlatMarginals(
@@ -152,7 +146,6 @@ class FitProblem:
 
     @cached_property
     def queries(self) -> list[Observation]:
-        """Returns the observations of single queries."""
         return [observation for observation in self.observations if observation.coefficients is not None]
 
     def _span(self, observation: Observation) -> tuple[int, int]:
@@ -193,12 +186,10 @@ class FitProblem:
         return result
 
     def logarithms(self, parameters: FloatArray) -> Sequence[FloatArray]:
-        """Returns tables over cliques that add up to the logarithm of a distribution, up to a constant."""
         lifted, base = self.lift(parameters), self.base[0]
         return [part + other for part, other in zip(lifted, base, strict=True)] if self.prior or self.zeros else lifted
 
     def point(self, parameters: FloatArray, logarithms: Sequence[FloatArray]) -> Point:
-        """Returns the point of a distribution, from its parameters and its logarithms over cliques."""
         tables, constant = calibrate(self.tree, logarithms)
         margins, whole, total = self.margins(tables), self.whole, self.base[1]
         gaps = self.records * margins[whole.places] - whole.values
@@ -225,7 +216,7 @@ class FitProblem:
 
 @dataclass(frozen=True, eq=False)
 class FlatMarginals:
-    """Measured marginals, one after the other. places: where their cells are in flat margins. weights: 1 / variance."""
+    """Measured marginals, one after the other. places: of their cells in flat margins. weights: 1 / variance."""
 
     places: IntegerArray
     values: FloatArray
@@ -265,9 +256,9 @@ def fit(
     first: float = 1.0,
 ) -> Fitted:
     """Fits a distribution. start: first parameters, each over a set within a clique. prior, zeros: see FitProblem.
-    first: the largest change of log p by the first step that is tried.
 
-    Steps may raise F for a while. The point with the lowest F is the answer, and the fit ends if F falls no further.
+    Steps may raise F for a while, so the answer is the point with the lowest F. first: the first step's change of log
+    p.
     """
     sets = tuple(dict.fromkeys([*(observation.attributes for observation in observations), *start]))
     problem = FitProblem(tree, sizes, sets, tuple(observations), records, prior, strength, zeros or {})

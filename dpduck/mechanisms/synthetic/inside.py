@@ -37,10 +37,7 @@ def drawn_inside(
     codes: IntegerArray,
     uniform: FloatArray,
 ) -> pa.Array | None:
-    """Returns a value in the bin of each row, NULL for codes beyond the bins. Returns None if values stay at the edges.
-
-    uniform: a number for each row, at least 0 and below 1.
-    """
+    """Returns a value in the bin of each row, NULL beyond the bins. Returns None if values stay at the edges."""
     present, chosen = codes < len(bins), np.minimum(codes, len(bins) - 1)
     if sql_type(type_name).is_float:
         low, high = (np.array([float(pair[side]) for pair in bins])[chosen] for side in (0, 1))

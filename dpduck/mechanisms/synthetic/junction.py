@@ -1,7 +1,7 @@
 """Junction trees: measured margins lie in cliques, with exact messages in between (Lauritzen and Spiegelhalter 1988).
 
-Attributes are eliminated one after the other. The front of an attribute is itself with its neighbours at its turn. All
-of a front becomes connected. The maximal fronts are the cliques. A clique shares its separator with its parent clique.
+Attributes are eliminated one after the other. The front of an attribute is itself with its neighbours at its turn,
+which become connected. The maximal fronts are the cliques.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ class Elimination:
 
     @cached_property
     def places(self) -> dict[int, int]:
-        """Returns the place of each attribute in the order."""
         return {attribute: place for place, attribute in enumerate(self.order)}
 
     @cached_property
@@ -46,7 +45,6 @@ class Elimination:
 
     @cached_property
     def front_cells(self) -> list[int]:
-        """Counts the cells of each front."""
         return [self._cells(front) for front in self.fronts]
 
     def cells_with(self, attributes: Members) -> int:
@@ -63,7 +61,6 @@ class Elimination:
         return total
 
     def cliques(self) -> tuple[Members, ...]:
-        """Returns the fronts that lie in no other front."""
         fronts = [front for front in self.fronts if not any(front & other == front != other for other in self.fronts)]
         return tuple(tuple(sorted(self.order[place] for place in _bits(front))) for front in fronts)
 
@@ -92,7 +89,6 @@ def eliminate(sizes: tuple[int, ...], sets: frozenset[Members]) -> Elimination:
 
 
 def _weight(sizes: Sequence[int], graph: Sequence[int], front: int) -> tuple[float, float]:
-    """Returns the number of cells of a front, as the weight by which a greedy order chooses."""
     return float(prod(sizes[place] for place in _bits(front))), 0.0
 
 
@@ -132,7 +128,7 @@ def _greedy(
 class JunctionTree:
     """Junction tree. Attributes that two cliques share are in all cliques between them (intersection property).
 
-    order: numbers of the cliques, parents first. parents: the number of each clique's parent, -1 for none.
+    order, parents: the cliques with parents first, and each clique's parent, -1 for none.
     """
 
     cliques: tuple[Members, ...]
@@ -155,7 +151,6 @@ class JunctionTree:
 
     @cached_property
     def roots(self) -> tuple[int, ...]:
-        """Returns for each clique the root of its connected part."""
         firsts = list(range(len(self.cliques)))
         for number in self.order:
             if self.parents[number] >= 0:
@@ -164,12 +159,10 @@ class JunctionTree:
 
     @cached_property
     def homes(self) -> dict[int, int]:
-        """Returns for each attribute the first clique that has it."""
         return {member: number for number in reversed(self.order) for member in self.cliques[number]}
 
     @cached_property
     def bits(self) -> tuple[int, ...]:
-        """Returns the attributes of each clique as bits."""
         return tuple(sum(1 << attribute for attribute in clique) for clique in self.cliques)
 
     @cached_property
@@ -186,9 +179,7 @@ class JunctionTree:
 
 @lru_cache(maxsize=256)
 def junction_tree(cliques: tuple[Members, ...]) -> JunctionTree:
-    """Builds a tree with as many attributes in its separators as possible, by Prim's algorithm. Such a tree has the
-    intersection property if any tree has it.
-    """
+    """Builds a tree with large separators (Prim). It has the intersection property if any tree has it."""
     bits = [sum(1 << attribute for attribute in clique) for clique in cliques]
     order, parents, left = [], [-1] * len(cliques), set(range(len(cliques)))
     shared = dict.fromkeys(left, (0, -1))
@@ -207,8 +198,8 @@ def junction_tree(cliques: tuple[Members, ...]) -> JunctionTree:
 def calibrate(tree: JunctionTree, logarithms: Sequence[FloatArray]) -> tuple[list[FloatArray], float]:
     """Returns the margin on each clique of exp(sum of logarithms), normalised, and the logarithm of the total.
 
-    There is one pass to the roots in logarithms, and one back. Operations along axes are slow. So a table is summed
-    once and multiplied once. It is scaled by its largest cell, unless the sum for a separator's value gets too small.
+    One pass goes to the roots in logarithms, and one back. Operations along axes are slow, so a table is summed once
+    and multiplied once. It is scaled by its largest cell, unless the sum for a separator's value gets too small.
     """
     tables, logarithm = list(logarithms), 0.0
     own = [False] * len(tables)
@@ -242,7 +233,6 @@ def calibrate(tree: JunctionTree, logarithms: Sequence[FloatArray]) -> tuple[lis
 
 
 def _sum_axes(table: FloatArray, absent: tuple[int, ...]) -> FloatArray:
-    """Sums over these axes, which stay with size 1."""
     shape = [1 if axis in absent else size for axis, size in enumerate(table.shape)]
     return np.asarray(sum_away(table, absent)).reshape(shape) if absent else table.copy()
 
@@ -263,10 +253,9 @@ Way = tuple[tuple[Members, ...], Members]
 
 @dataclass(frozen=True, eq=False)
 class Beliefs:
-    """Margins of a distribution: sums within a clique, or products of several cliques' tables, summed early.
+    """Margins of a distribution: sums within a clique, or products of several cliques' tables.
 
     Sets with the same way through the tree are computed by one matrix product, since a call for each takes longer.
-    margins: cache of margins of cliques. conditional: cache of probabilities beneath a clique given its separator.
     """
 
     tree: JunctionTree
@@ -377,8 +366,9 @@ class Beliefs:
 def _contract(
     table: FloatArray, labels: Members, columns: Sequence[FloatArray], separator: Members, stays: set[int]
 ) -> tuple[FloatArray, Members]:
-    """Multiplies a table by columns, and sums over the separator's labels that are not in `stays`. Returns the result
-    with the columns as its last axis, and the labels of its other axes.
+    """Multiplies a table by columns, and sums over the separator's labels that are not in `stays`.
+
+    Returns the result, with the columns as its last axis, and the labels of its other axes.
     """
     both = [item for item in labels if item in stays and item in separator]
     rows = [item for item in labels if item not in separator]

@@ -49,7 +49,7 @@ class Model:
 class SyntheticProposal:
     """Plan to estimate a distribution by MWEM, from a cube, or from Barak's coefficients. fits: the chosen fit first.
 
-    mwem_asks: the asks of MWEM. tables: the asks of other mechanisms.
+    mwem_asks, tables: the asks of MWEM, and of other mechanisms.
     """
 
     question: SyntheticRequest
@@ -59,7 +59,6 @@ class SyntheticProposal:
 
     @property
     def request(self) -> SelectRequest:
-        """Returns the request, which has the rows, the columns and the price."""
         return self.question.base
 
 

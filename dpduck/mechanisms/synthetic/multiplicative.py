@@ -1,11 +1,8 @@
 """Replay of the paper's update: multiply the weights by exp(q(x) (y - n q(p)) / (2 n)) for each measured query.
 
-A noisy answer that n records cannot give counts as the nearest answer that they can give. So no exponent exceeds 1.
-
-All queries are replayed one after the other, but without a pass over the table for each. Queries that have few
-attributes together form a block. Their updates depend on the marginal over these attributes alone. So that marginal is
-taken once and updated by one query after the other. Then the table is multiplied by the quotient of the new and the old
-marginal. A query of one cell in a large table changes only a slice.
+The updates of queries about few attributes depend on one marginal, so such queries form a block. That marginal is
+updated by one query after the other. Then the table is multiplied once, by the quotient of the new and the old
+marginal.
 """
 
 from __future__ import annotations
@@ -41,7 +38,7 @@ FARTHEST = 1e60
 class Update:
     """Query in its block. codes: for each cell of the block, the cell of the query's marginal. cells: of that marginal.
 
-    target: the answer, divided by twice the records. coefficients: of the query over its marginal, None for all cells.
+    target: the answer, divided by twice the records.
     """
 
     codes: Codes
@@ -69,11 +66,7 @@ class Cell:
 def replay(
     members: Members, table: FloatArray, observations: Sequence[Observation], records: float, passes: int
 ) -> FloatArray:
-    """Returns the table after `passes` rounds of updates with every observation. It sums to 1.
-
-    Blocks are in `replay_order`, and in reverse in every second round. So the last block of a round is also the first
-    of the next, and needs the table once for both.
-    """
+    """Returns the table after `passes` rounds of updates with every observation. It sums to 1."""
     moved = table.size <= REARRANGED
     arranged: tuple[int, ...] = ()
     weights, total = table.copy(order="C"), float(table.sum())
@@ -133,7 +126,6 @@ def _update_inside(weights: FloatArray, total: float, block: QueryBlock, times: 
 
 
 def _update_marginal(before: FloatArray, total: float, updates: Sequence[Update]) -> tuple[FloatArray, float]:
-    """Returns the marginal over a block's attributes after its updates, and its sum."""
     weights = before.copy()
     for update in updates:
         marginal = np.bincount(update.codes, weights, update.cells)
@@ -148,7 +140,6 @@ def _update_marginal(before: FloatArray, total: float, updates: Sequence[Update]
 
 
 def _quotient(after: FloatArray, total: float, before: FloatArray) -> FloatArray:
-    """Returns after / total / before, 0 where `before` is 0, since these cells stay 0."""
     after /= total
     return np.divide(after, before, out=np.zeros_like(after), where=before > 0)
 
@@ -170,8 +161,7 @@ def _multiply(weights: FloatArray, factors: FloatArray, absent: tuple[int, ...])
 def replay_order(members: Members, shape: tuple[int, ...], observations: Sequence[Observation]) -> list[list[int]]:
     """Returns the numbers of the observations, block by block. Queries of one cell in a large table come last, alone.
 
-    A block begins with the first remaining observation. The next one is always the observation that needs the fewest
-    further cells, as long as LARGEST_BITS allows.
+    A block takes the observation that needs the fewest further cells next, as long as LARGEST_BITS allows.
     """
     large, axis_of = prod(shape) > REARRANGED, {member: axis for axis, member in enumerate(members)}
     left, spoken = np.ones(len(observations), np.bool_), np.zeros((len(observations), len(members)), np.bool_)
@@ -245,7 +235,6 @@ def _moves(shape: tuple[int, ...], arranged: tuple[int, ...], wanted: tuple[int,
 
 
 def _cell(observation: Observation, members: Members) -> Slice | None:
-    """Returns the slice of the query's cell in the table, None if the query is no single cell."""
     if observation.coefficients is None or np.count_nonzero(observation.coefficients) != 1:
         return None
     place = np.unravel_index(int(np.argmax(observation.coefficients)), observation.coefficients.shape)

@@ -1,6 +1,6 @@
 """MWEM (Hardt, Ligett and McSherry 2012): choose a badly answered query, answer it with noise, fit, and repeat.
 
-This file sees noisy answers only. They come from an oracle (NoisyOracle), which never hands out an exact figure.
+Noisy answers come from an oracle (NoisyOracle), which never hands out an exact figure.
 """
 
 from __future__ import annotations
@@ -38,13 +38,11 @@ LEAST_GAIN = -0.95
 """Least relative change of a cell in `_step_towards`. One answer justifies no more: noise may put a cell near 0."""
 
 LAST_STEPS = 300
-"""Steps of the last fit."""
 
 GROWTH = 2
 """Factor by which the price of a round grows if the last round learnt nothing."""
 
 SINGLES_PRIOR = 1 / 192
-"""Weight per record of the prior if rounds anneal."""
 
 
 class NoisyOracle(Protocol):
@@ -66,12 +64,12 @@ class NoisyOracle(Protocol):
 
 @dataclass(frozen=True)
 class Method:
-    """How answers are used. fits: True for a fit after a round, False for the paper's update, `passes` times over all.
+    """Use of the answers. fits: True for a fit after a round, False for the paper's update, `passes` times over all.
 
-    averages: the result is the mean of the rounds' distributions, not the last. dense: one table from the start.
-    expected: a public guess of the number of records, None if there is none. anneals: as in AIM (McKenna et al. 2022).
-    Then a round's price grows if the distribution moves less than noise would move it, and the prior has the 1-way
-    margins. largest: about the most cells of the distribution's tables.
+    averages: whether the result is the mean of the rounds' distributions, not the last.
+    dense: whether one table over all attributes is used from the start.
+    anneals: as in AIM (McKenna et al. 2022): a round's price grows if the distribution moves less than noise would move
+        it, and the prior has the 1-way margins.
     """
 
     fits: bool = True
@@ -147,7 +145,6 @@ def synthesise(pool: Pool, schedule: Schedule, method: Method, oracle: NoisyOrac
 
 
 def _mean_move(before: State, after: State, newest: Observation) -> float:
-    """Returns the mean distance by which the last fit moved a cell of the newest marginal, in records."""
     old, new = (state.distribution.marginals([newest.attributes])[newest.attributes] for state in (before, after))
     return float(np.abs(new - old).mean()) * after.records
 
@@ -183,8 +180,9 @@ def from_histogram(noisy: Observation, records: float, pure: bool) -> FloatArray
 
 
 def _ask(run: Run, state: State, share: Fraction) -> tuple[int, Observation, float, bool, Estimates]:
-    """Runs a round. Returns the chosen candidate, its noisy answer, the answer's mean gap to the estimate, whether some
-    price is left, and the estimates. The last adaptive round also takes a rest that is too small for another round.
+    """Runs a round. Returns the candidate, its noisy answer and mean gap, whether price is left, and the estimates.
+
+    The last adaptive round also takes a rest of the price that is too small for another round.
     """
     pool, schedule, method, oracle, owners = run.pool, run.schedule, run.method, run.oracle, run.pool.owners
     left = oracle.left
@@ -212,8 +210,8 @@ def _ask(run: Run, state: State, share: Fraction) -> tuple[int, Observation, flo
 def _estimates(run: Run, state: State, asked: NDArray[np.bool_]) -> Estimates:
     """Returns the distribution's estimates of the families that may be asked.
 
-    If rounds anneal, all families are estimated anew after every REFRESHED answers. In between, only those families are
-    estimated that share a column with the last question, or could not be asked before. The others change little.
+    Between full estimates, annealed rounds estimate only families that share a column with the last question, or are
+    new.
     """
     pool, last = run.pool, state.estimates
     if last is None or not run.method.anneals or len(state.observations) % REFRESHED == 0:
@@ -224,10 +222,9 @@ def _estimates(run: Run, state: State, asked: NDArray[np.bool_]) -> Estimates:
 
 
 def _update_state(state: State, newest: Observation | None, method: Method, steps: int) -> State:
-    """Returns the state after the newest observation.
+    """Returns the state after the newest observation. newest: None if all groups are to be fitted once more.
 
-    The paper's update replays all observations, over one table for each group of attributes that they connect. A fit
-    changes only the group of the newest observation. newest: None if all groups are to be fitted once more.
+    The paper's update replays all observations. A fit changes only the group of the newest observation.
     """
     if method.fits or newest is None:
         return _fit_parts(state, newest, method, steps)

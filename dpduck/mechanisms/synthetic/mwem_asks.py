@@ -27,8 +27,8 @@ from dpduck.values.errors import InternalError
 class MwemAsks:
     """Noisy queries (asks) of MWEM about a pool of candidates, at the prices of a schedule.
 
-    The number of records is asked once, and so is each marginal before the rounds. Adaptive rounds share one ask, which
-    has the rest of the price (Within). by_total: whether the marginals before the rounds share that ask, too.
+    Adaptive rounds share one ask, which has the rest of the price (Within). by_total: whether the marginals before the
+    rounds share that ask, too.
     """
 
     def __init__(self, pool: Pool, schedule: Schedule, scan: AskScan, by_total: bool = False) -> None:
@@ -57,21 +57,17 @@ class MwemAsks:
 
     @property
     def asks(self) -> Sequence[Ask[Any]]:
-        """Returns all declared asks."""
         rounds = (self.rounds, self.choice, self.candidate)
         return [self.total, *self.marginals.values(), *(ask for ask in rounds if ask is not None)]
 
     def noise(self, parameter: Fraction) -> Noise:
-        """Returns the noise of an answer, with the scale or the variance of the schedule."""
         return Noise(NoiseKind.LAPLACE if self._schedule.pure else NoiseKind.GAUSSIAN, parameter)
 
     def round_asks(self, rate: Fraction, parameter: Fraction, times: int) -> tuple[Ask[int], Ask[IntegerArray]]:
-        """Returns the asks of a choice, and of the answer of the chosen candidate."""
         choice = Ask(self._scan, Choice(self.families, rate, self._schedule.pure), times=times)
         return choice, Ask(self._scan, Candidate(self.families), self.noise(parameter), times)
 
     def through(self, door: Door, steps: Steps = no_step) -> DoorOracle:
-        """Returns the oracle that gets its answers from a door. steps: called at each round."""
         return DoorOracle(self, door, self._schedule.pure, self.families, steps)
 
 
@@ -89,7 +85,6 @@ class DoorOracle:
         return Fraction(0) if rounds is None else self._door.left(rounds)
 
     def total(self, parameter: Fraction) -> int:
-        """Returns the noisy number of records, which is asked once."""
         if self._total is None:
             self._total = int(self._door.answer(self._like(self._asks.total, parameter))[0])
         return self._total
@@ -113,7 +108,6 @@ class DoorOracle:
         return self._door.answer(ask, Guess(estimates, penalties, allowed))
 
     def answer(self, candidate: int, parameter: Fraction) -> IntegerArray:
-        """Returns the noisy answer of a candidate."""
         ask, noise = self._asks.candidate, self._asks.noise(parameter)
         if ask is None or ask.noise != noise:
             ask = Ask(self._asks.total.scan, Candidate(self._families), noise)
@@ -121,7 +115,6 @@ class DoorOracle:
         return self._door.answer(ask, candidate)
 
     def marginal(self, family: int, parameter: Fraction) -> IntegerArray:
-        """Returns a whole noisy marginal."""
         if family == len(self._families.families) - 1:
             return np.array([self.total(parameter)], np.int64)
         ask = self._asks.marginals.get(family)

@@ -16,10 +16,10 @@ MOST_RECORDS = float(1 << 40)
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """A measured marginal, or one measured query.
+    """A measured marginal, or one measured query. value: in the marginal's shape, or of shape () for a query.
 
-    attributes: the marginal's attributes. value: an array in the marginal's shape, or of shape () for a query.
-    variance: the noise variance of each value. coefficients: the query's weights on cells, None for the whole marginal.
+    variance: the noise variance of each value.
+    coefficients: the query's weights on cells, None for the whole marginal.
     """
 
     attributes: tuple[int, ...]
@@ -29,11 +29,9 @@ class Observation:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Returns the shape of the marginal."""
         return self.value.shape if self.coefficients is None else self.coefficients.shape
 
     def predicted(self, marginal: FloatArray) -> FloatArray:
-        """Returns the value that a distribution predicts, given its marginal."""
         if self.coefficients is None:
             return marginal
         return np.asarray((self.coefficients * marginal).sum())
@@ -55,11 +53,10 @@ def marginal_observation(family: Family, values: NDArray[np.int64], variance: fl
 
 
 def total_of(observations: Sequence[Observation], first: float, variance: float, expected: int | None) -> float:
-    """Returns the number of records, at least 1: a mean of a noisy total and the sums of noisy marginals.
+    """Returns the number of records, at least 1: a mean of noisy totals, weighted by precision.
 
-    The weights of the mean are the inverse variances.
-    expected: a public guess. The estimate moves towards the guess until it is within a factor of 2. It moves by at most
-    one standard error, since a larger distance shows that the guess is wrong.
+    expected: a public guess. The estimate moves towards it until it is within a factor of 2, but by at most one
+        standard error, since a larger distance shows that the guess is wrong.
     """
     estimates, precisions = [first], [1 / variance]
     for observation in observations:

@@ -47,23 +47,23 @@ from dpduck.strategies.plan import Plan
 from dpduck.values.errors import InternalError, Refusal
 
 MOST_ROUNDS = 64
-"""Most rounds by the rule. A statement may ask for more."""
+"""Most rounds of MWEM if the statement does not say a number."""
 
 LARGEST_MODEL = 1 << 18
 """Most cells of a candidate of annealed rounds, and about the most cells of their distribution's tables."""
 
 QUIET = 0.03
-"""The largest total variation of noise in 1-way marginals before annealed rounds. Above it, they get a larger share."""
+"""Largest total variation of noise in 1-way marginals before annealed rounds. Above it, they get a larger share."""
 
 QUIET_CUBE = 0.15
-"""A cube is chosen below this error for even cells, else annealed rounds. The error of rounds depends on the data. No
-prediction of that error chose as well over generated and real tables (docs/decisions.md)."""
+"""A cube is chosen below this error for even cells, else annealed rounds. The error of rounds depends on the data, and
+no prediction of it chose as well (docs/decisions.md)."""
 
 FIRST_SHARES = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 """Shares of the price for 1-way marginals before annealed rounds. The least share that makes these QUIET is taken."""
 
 ROUNDS_BEGUN = {True: 1, False: 2}
-"""Annealed rounds per attribute if all had equal prices, by pure or not. Rounds begin with a quarter of that price."""
+"""Annealed rounds per attribute at equal prices, by pure or not. The first rounds cost a quarter of this price."""
 
 
 MOST_TRIED = 8.0
@@ -74,11 +74,10 @@ MOST_TRIED = 8.0
 class Fit:
     """Candidate mechanism for a synthetic table, with its plan and predicted error.
 
-    - plan: for a cube or for Barak's coefficients.
-    - pool, schedule, method: for MWEM.
-    - seconds: an estimate of the time after the rows are counted, when planning is over. None if it is unknown.
-    - by_total: whether everything but the number of records is planned again once that noisy number is known.
-    - tries: whether several weights of the prior are tried (prior.py).
+    plan: for a cube or Barak's coefficients. MWEM has a pool, a schedule and a method.
+    seconds: a guess of the time after the rows are counted, None if unknown.
+    by_total: whether everything but the number of records is planned again once that noisy number is known.
+    tries: whether several weights of the prior are tried (prior.py).
     """
 
     name: str
@@ -94,7 +93,7 @@ class Fit:
 
 
 def fits_of(request: SyntheticRequest) -> tuple[Fit, ...]:
-    """Returns the fits that can serve the request, the chosen fit first, then by predicted error."""
+    """Returns the mechanisms that can serve a request, the chosen one first, then by predicted error."""
     asked = request.options.mechanism
     fits = []
     if asked in ("auto", "mwem") or request.kind not in ("marginals", "sets", "parities"):
@@ -122,7 +121,7 @@ def fits_of(request: SyntheticRequest) -> tuple[Fit, ...]:
 
 
 def _with_rows(request: SyntheticRequest, fit: Fit, rows: int) -> float | None:
-    """Returns the seconds of a fit and of drawing its rows. Assumes one clique for each column if it has no plan."""
+    """Returns the seconds of a fit and of drawing its rows. A fit without a plan counts as one clique per column."""
     if fit.seconds is None:
         return None
     sizes = request.base.question.sizes
@@ -131,7 +130,6 @@ def _with_rows(request: SyntheticRequest, fit: Fit, rows: int) -> float | None:
 
 
 def _of_mwem(options: SyntheticOptions) -> list[str]:
-    """Returns the given options that only MWEM reads."""
     plain = SyntheticOptions(
         options.mechanism, options.rows, options.weights, options.bins, options.inside, key=options.key
     )
@@ -249,7 +247,7 @@ def _mwem(request: SyntheticRequest) -> Fit:
 
 
 def _worst(pool: Pool, schedule: Schedule, universe: int, records: int) -> str:
-    """States the paper's bound on the largest error, if it says anything."""
+    """States the paper's bound on the largest error, if the bound is below the number of rows."""
     if pool.whole or not schedule.pure:
         return ""
     bound, chance = largest_error(schedule, universe, pool.queries, records)
@@ -384,10 +382,7 @@ def _note(base: SelectRequest, request: SyntheticRequest, fits: tuple[Fit, ...])
 
 
 def far_off(request: SyntheticRequest, chosen: Fit) -> str:
-    """Warns if synthetic rows may be no nearer to the data than independent columns. Else returns ''.
-
-    The comparison is by predicted errors. That of independent columns is a usual value, since it depends on the data.
-    """
+    """Warns if synthetic rows may be no nearer to the data than independent columns usually are. Else returns ''."""
     apart = apart_error([tuple(marginal) for marginal in request.base.question.grouping_sets])
     if chosen.error < apart:
         return ""

@@ -34,8 +34,8 @@ MOST_QUERIES = 20_000_000
 class Pool:
     """Pool of questions: families of queries of the workload, families asked before the rounds, the number of records.
 
-    whole: whether a candidate is a whole family, which is a marginal then. Otherwise a candidate is one query.
-    weights: of workload families in choices, in units of 1/WEIGHT, () for 1 each. zeros: cells that no row can have.
+    whole: whether a candidate is a whole family, which is a marginal then, not one query.
+    weights: of workload families in choices, in units of 1/WEIGHT, () for 1 each.
     """
 
     sizes: tuple[int, ...]
@@ -47,12 +47,10 @@ class Pool:
 
     @cached_property
     def families(self) -> tuple[Family, ...]:
-        """Returns all families, in the order of their numbers."""
         return (*self.workload, *self.first, Family((), ()))
 
     @property
     def queries(self) -> int:
-        """Returns the number of queries of the workload."""
         return sum(family.rows for family in self.workload)
 
     @property
@@ -67,7 +65,6 @@ class Pool:
 
     @cached_property
     def asked(self) -> tuple[tuple[int, ...], ...]:
-        """Returns the distinct sets of attributes of the workload's families."""
         return tuple(dict.fromkeys(family.attributes for family in self.workload))
 
     @cached_property
@@ -77,17 +74,14 @@ class Pool:
 
     @cached_property
     def owners(self) -> NDArray[np.int64]:
-        """Returns the number of the family of each candidate, also of candidates outside the workload."""
         numbers = np.arange(len(self.families))
         return numbers if self.whole else np.repeat(numbers, np.diff(self.starts))
 
     @cached_property
     def members(self) -> NDArray[np.bool_]:
-        """Tells for each family which attributes it has."""
         return np.array([[place in family.attributes for place in range(len(self.sizes))] for family in self.families])
 
     def sharing(self, attributes: Members) -> NDArray[np.bool_]:
-        """Tells which families have at least one of the attributes."""
         return np.asarray(self.members[:, list(attributes)].any(axis=1))
 
 
@@ -176,7 +170,7 @@ def candidates(
 ) -> list[tuple[int, ...]]:
     """Lists subsets of the workload's marginals, without the largest if all have more than MOST_CELLS together.
 
-    largest: the most cells of a subset. loudest: the cells at which noise for the whole price is twice the records.
+    largest, loudest: the most cells, and the cells at which noise for the whole price is twice the records.
     """
     subsets: set[tuple[int, ...]] = {(place,) for place in range(len(sizes))}
     for attributes in workload:

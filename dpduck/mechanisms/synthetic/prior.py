@@ -1,11 +1,8 @@
 """Choice of the weight of a fit's prior, from the noisy answers alone and free of charge.
 
-Fresh noise z has the law of the noise in the answers y. The errors of y + z and y - z have no correlation, and are
-independent under Gaussian noise. So the mean distance of a fit of y + z from y - z is its mean distance from the
-truth, plus a constant. The fit of y takes the weight of the prior with the least distance.
-
-The estimate is from Oliveira, Lei and Tibshirani, Unbiased risk estimation in the normal means problem via coupled
-bootstrap techniques (2021).
+Fresh noise z has the law of the noise in the answers y. The mean distance of a fit of y + z from y - z is its mean
+distance from the truth, plus a constant (Oliveira, Lei and Tibshirani, Unbiased risk estimation in the normal means
+problem via coupled bootstrap techniques, 2021).
 """
 
 from __future__ import annotations
@@ -29,13 +26,11 @@ from dpduck.strategies.recovery.recover import recover
 from dpduck.values.arrays import FloatArray
 
 DRAWS = 2
-"""Draws of fresh noise, over which distances are added up."""
 
 FACTOR, LOWEST, HIGHEST = 4.0, -4, 1
 """Weights are PRIOR times powers of FACTOR, from LOWEST to HIGHEST."""
 
 FINE = 1 << 10
-"""Fresh noise is rounded to multiples of 1 / FINE."""
 
 TRIED = 8
 """Mean number of fits, the last fit included."""
@@ -58,10 +53,9 @@ def best_fit(
 
 
 def chosen_weight(observations: Sequence[Observation], noises: Sequence[Answers], fit: Fit) -> float:
-    """Returns the weight of the prior that gives fits the least distance (`_miss`).
+    """Returns the prior's weight with the least distance (`_miss`). Neighbours are tried as long as the distance falls.
 
-    noises: for each draw, the noise that moves each observation. fit: returns the distribution and the number of
-    records, from observations and a weight. Neighbouring weights are tried as long as the distance falls.
+    noises: for each draw, the noise that moves each observation.
     """
     misses: dict[int, float] = {}
 

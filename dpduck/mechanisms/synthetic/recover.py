@@ -21,7 +21,7 @@ from dpduck.language.text.names import GROUPING_ID, GROUPING_SET, answer_column
 from dpduck.mechanisms.cubes.combine import base_release
 from dpduck.mechanisms.forecast import Forecast, explain_sql
 from dpduck.mechanisms.known.margins import KnownMargins
-from dpduck.mechanisms.parts import EngineParts
+from dpduck.mechanisms.parts import DatabaseParts
 from dpduck.mechanisms.prices import describe_entry
 from dpduck.mechanisms.released_rows import label_array
 from dpduck.mechanisms.synthetic.children import Parents, child_codes, has_parents, parents_of
@@ -53,7 +53,6 @@ class Fitting:
     observations: tuple[Observation, ...]
 
     def seconds(self, rows: int) -> float:
-        """Guesses how long the fit and the drawing take."""
         cliques = cliques_of(self.sizes, [observation.attributes for observation in self.observations])
         drawing = drawing_seconds(rows, len(self.sizes), len(cliques))
         return observation_seconds(self.sizes, self.observations) + drawing
@@ -64,19 +63,16 @@ class SyntheticTables:
 
     def __init__(
         self,
-        parts: EngineParts,
+        parts: DatabaseParts,
         margins_of: Callable[[SampleRelease, Caller], KnownMargins],
         expect: Callable[[float], None],
     ) -> None:
-        """Takes parts of an engine. margins_of: reads released margins of a private table's columns. expect: gets
-        the seconds that the rest will take.
-        """
+        """Takes parts of a database. margins_of: reads known margins. expect: gets the seconds that are left."""
         self._parts, self._releases, self._views = parts, parts.releases, parts.views
         self._entropy, self._steps = parts.entropy, parts.steps
         self._known, self._expect = margins_of, expect
 
     def analyse(self, statement: CreateSynthetic, caller: Caller) -> SyntheticRequest:
-        """Returns the request of a statement."""
         return self._parts.analyse(statement, analyse_synthetic, caller=caller)
 
     def create(self, statement: CreateSynthetic, text: str, caller: Caller) -> str:
@@ -90,10 +86,9 @@ class SyntheticTables:
             return self._put(statement, text, caller, request, release)
 
     def _is_ready(self, statement: CreateSynthetic, text: str, caller: Caller, request: SyntheticRequest) -> bool:
-        """Tells whether this very statement made its tables already. Refuses a name that is not free for them.
+        """Tells whether this very statement made its tables already, even if a parent was dropped since.
 
-        It runs before the charge. So it also refuses a table of weights that cannot be made, and rows for which
-        there is no room. Tables that exist count as made, even if a parent was dropped.
+        All refusals come before the charge: of taken names, of too many weights, and of rows without room.
         """
         cells = prod(request.base.question.sizes)
         if request.options.weights and cells > LARGEST_TABLE:
@@ -127,7 +122,6 @@ class SyntheticTables:
         )
 
     def _parents(self, statement: CreateSynthetic, request: SyntheticRequest) -> Parents | None:
-        """Returns the released parents that the statement names, None if it names none."""
         return None if statement.for_each is None else parents_of(self._releases, statement.for_each, request)
 
     def _put(
@@ -218,7 +212,7 @@ class SyntheticTables:
     def _children(
         self, column: str, parents: Parents, columns: Columns, model: Model, request: SyntheticRequest
     ) -> Columns:
-        """Draws children: the parents' key in a column, and the columns that parents lack."""
+        """Draws children with a column of their parents' keys, and without the columns that parents have."""
         self._steps("drawing rows")
         own = [place for place in range(len(columns)) if place not in parents.given]
         all_codes = child_codes(
@@ -234,7 +228,6 @@ class SyntheticTables:
         return [(column, "BIGINT", owners), *taken]
 
     def _inside(self, taken: Columns, codes: Sequence[np.ndarray], base: SelectRequest) -> Columns:
-        """Replaces the lower edges of bins by values inside the bins."""
         columns = []
         with sandbox() as connection:
             for (name, type_name, edges), key, code in zip(taken, base.question.keys, codes, strict=True):
@@ -260,7 +253,6 @@ def _free_again(release: StoredRelease, ledger: Ledger) -> Iterator[None]:
 
 
 def _table_digest(request: SyntheticRequest, parents: Parents | None) -> str:
-    """Returns the digest of a drawn table: of its distribution, and of its parents."""
     digest = request.digest()
     return digest if parents is None else hashlib.sha256(f"{digest} {parents.identity}".encode()).hexdigest()
 
@@ -271,7 +263,6 @@ def _number_rows(columns: Columns, key: str, rows: int) -> Columns:
 
 
 def _key_labels(keys: Sequence[Key]) -> Columns:
-    """Returns the labels of each key in its type."""
     with sandbox() as connection:
         return [(key.name, key.type_name, label_array(connection, key.labels, key.type_name)) for key in keys]
 
@@ -299,7 +290,6 @@ def _require_room(caller: Caller, rows: int, columns: Columns) -> None:
 
 
 def _decode(columns: Columns, codes: Sequence[np.ndarray]) -> Columns:
-    """Replaces codes by labels."""
     return [
         (name, type_name, labels.take(pa.array(code)))
         for (name, type_name, labels), code in zip(columns, codes, strict=True)
@@ -307,7 +297,6 @@ def _decode(columns: Columns, codes: Sequence[np.ndarray]) -> Columns:
 
 
 def _weights(columns: Columns, model: Model) -> Columns:
-    """Returns one row for each cell of the whole table, with its probability."""
     joined, place = model.distribution.join(range(len(columns)))
     table = joined.components[place].table
     cells = _decode(columns, np.unravel_index(np.arange(table.size), table.shape))
@@ -353,7 +342,6 @@ def _of_cube(rows: pa.Table, release: StoredRelease, name: str) -> Fitting:
 
 
 def _type_of(rows: pa.Table, key: str) -> str:
-    """Returns the DuckDB type of a released column."""
     with sandbox() as connection:
         connection.register("released_rows", rows.select([key]).slice(0, 0))
         described = connection.execute(f"DESCRIBE SELECT {quote_identifier(key)} FROM released_rows").fetchone()

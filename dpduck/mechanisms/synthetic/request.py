@@ -29,8 +29,8 @@ _CLAUSES = {"expressions", "from_", "joins", "where", "with_"}
 class SyntheticRequest:
     """Request of a synthetic table. base: its keys are the columns, its grouping sets the marginals of the workload.
 
-    kind: the workload's kind. predicates: for each condition of the workload, a key with labels true, false and NULL.
-    expect_rows: the policy's guess of the rows. zeros: combinations of values that WHERE rules out, by public facts.
+    predicates: for each condition of the workload, a key with labels true, false and NULL.
+    zeros: combinations of values that WHERE rules out, by public facts.
     pure_budget: whether the budget adds up epsilons, so that rho has no price.
     """
 
@@ -126,7 +126,6 @@ def _column(item: exp.Expr) -> exp.Column:
 
 
 def _group(workload: WorkloadClause, columns: list[exp.Column]) -> exp.Group:
-    """Builds the GROUP BY with the columns as keys, in order, and with the sets of the workload."""
     place = workload.position
     order = exp.Literal.number(workload.order)
     names = [column.copy() for column in columns]

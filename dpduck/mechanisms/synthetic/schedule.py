@@ -1,8 +1,7 @@
 """Division of a budget over rounds: exact rationals, fixed before any data is seen.
 
-m is the most rows of one privacy unit. The budget is the sum of the prices of the noisy number of records, of the first
-marginals, and of rounds. A pure round costs 2 m rate (choice) and m / b (answer). A zCDP round costs (m rate)^2 / 2 and
-m^2 / (2 sigma^2). The parameter of an answer is the parameter of its noise (kernel.noise.law): b or sigma^2.
+With m rows of a unit, a pure round costs 2 m rate (choice) and m / b (answer), a zCDP round (m rate)^2 / 2 and m^2 / (2
+sigma^2). The parameter of an answer is b or sigma^2 (kernel.noise.law).
 """
 
 from __future__ import annotations
@@ -56,9 +55,8 @@ DROWNED_ANSWER = 0.3
 class Schedule:
     """Division of a budget. amount: epsilon if pure, else rho. first: the number of marginals before the rounds.
 
-    first_share: of the amount, for these marginals together. choice_share: of a round, for the choice.
-    rounds: 0 if only the first marginals are asked.
-    adaptive: rounds start at a quarter of their share and double it if noise drowns an answer.
+    first_share, choice_share: of the amount for these marginals together, and of a round for the choice.
+    adaptive: whether rounds start at a quarter of their share, and double it if noise drowns an answer.
     """
 
     pure: bool
@@ -72,22 +70,18 @@ class Schedule:
 
     @property
     def total_price(self) -> Fraction:
-        """Returns the price of the number of records."""
         return self.amount * TOTAL_SHARE[self.pure]
 
     @property
     def first_price(self) -> Fraction:
-        """Returns the price of each marginal before the rounds."""
         return self.amount * self.first_share / self.first if self.first else Fraction(0)
 
     @property
     def round_price(self) -> Fraction:
-        """Returns the price of each round, 0 if there are none."""
         left = self.amount * (1 - TOTAL_SHARE[self.pure]) - self.first_price * self.first
         return left / self.rounds if self.rounds else Fraction(0)
 
     def rate(self, price: Fraction) -> Fraction:
-        """Returns the rate of a choice that costs at most `price`."""
         if self.pure:
             return price / (2 * self.unit_bound)
         return root_below(2 * price) / self.unit_bound
@@ -102,7 +96,6 @@ class Schedule:
         return self.rate(choice), self.parameter(price - choice)
 
     def variance(self, parameter: Fraction) -> float:
-        """Returns the variance of the noise."""
         return 2 * float(parameter) ** 2 if self.pure else float(parameter)
 
 
@@ -112,10 +105,7 @@ def mean_absolute(pure: bool, variance: float) -> float:
 
 
 def error_after_rounds(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes: int, records: int) -> float:
-    """Guesses the mean total variation over marginals after the rounds, from public facts alone.
-
-    The part that no round asks adds an error of UNSEEN * target_rounds / rounds. Rounds add `remaining` noise.
-    """
+    """Guesses the mean total variation over marginals after the rounds: unasked marginals (UNSEEN), and noise."""
     _, parameter = schedule.of_round(schedule.round_price)
     noise = mean_absolute(schedule.pure, schedule.variance(parameter))
     unseen = UNSEEN * target_rounds(shapes, attributes) / schedule.rounds
@@ -126,11 +116,8 @@ def aim_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], sizes: Sequ
     """Returns the predicted mean total variation over marginals for rounds that anneal.
 
     It is a power of the noise that remains in a pair of columns, if three pairs a column share the whole price.
-    Marginals with more pairs have a larger error.
-
-    If only 1-way marginals are measured, the error of a pair has two parts. One is the dependence between its
-    columns. The other is twice the noise of the 1-way marginals. docs/synthetic_data.md says how far off this
-    prediction is.
+    Marginals with more pairs have a larger error. If only 1-way marginals are measured, a pair has their noise twice,
+    and the dependence between its columns. docs/synthetic_data.md says how far off this is.
     """
     numbers = [len(shape) * (len(shape) - 1) / 2 or 0.2 for shape in shapes]
     price = schedule.amount / (3 * len(sizes)) if schedule.rounds else schedule.first_price
@@ -154,10 +141,9 @@ def pair_noise(schedule: Schedule, sizes: Sequence[int], records: int) -> float:
 
 
 def all_drowned(schedule: Schedule, sizes: Sequence[int], records: int) -> bool:
-    """Tells whether noise drowns all pairs of columns. Then only 1-way marginals are worth their price.
+    """Tells whether noise drowns all pairs of columns, so that only 1-way marginals are worth their price.
 
-    If sizes differ much, pairs of small columns may be worth it although an average pair is not. There must be enough
-    such pairs for a tree over all columns.
+    Pairs of small columns may be worth it although an average pair is not, if they suffice for a tree over all columns.
     """
     if pair_noise(schedule, sizes, records) <= DROWNED:
         return False
@@ -185,11 +171,9 @@ def surviving(variation: float) -> float:
 def remaining(noises: Sequence[float], shapes: Sequence[tuple[int, ...]], records: int) -> FloatArray:
     """Returns the total variation that noise of this mean absolute value leaves in each marginal of a fit.
 
-    In a cell of c records, noise a leaves a c / (a + c). Little noise remains as it is. Much noise leaves no more than
-    the cell's records, since no cell is negative.
-
-    Cells are assumed to be as uneven as the cells of usual tables. The logarithm of a cell's share has a normal law.
-    Its variance is the sum of (UNEVEN ln(size))^2 over the columns.
+    In a cell of c records, noise a leaves a c / (a + c): little noise stays, and much noise leaves at most c, since no
+    cell is negative. Cells are as uneven as in usual tables: the logarithm of a cell's share has a normal law with
+    variance sum of (UNEVEN ln(size))^2 over the columns.
     """
     places, weights = np.polynomial.hermite_e.hermegauss(NODES)
     spreads = np.sqrt([[sum((UNEVEN * log(size)) ** 2 for size in shape)] for shape in shapes])
@@ -207,10 +191,7 @@ def target_rounds(shapes: Sequence[tuple[int, ...]], attributes: int) -> int:
 
 
 def rounds_of(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes: int, records: int) -> int:
-    """Returns the number of rounds for whole marginals: the wanted rounds, fewer if noise would drown an answer.
-
-    The noise of an average marginal is at most LOUDEST in total variation, unless there is a single round.
-    """
+    """Returns the rounds for whole marginals: the wanted rounds, fewer if noise would exceed LOUDEST."""
     cells = mean_cells(shapes)
     for rounds in range(target_rounds(shapes, attributes), 1, -1):
         tried = replace(schedule, rounds=rounds)
@@ -229,8 +210,7 @@ def uniform_error(shapes: Sequence[tuple[int, ...]]) -> float:
 def update_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes: int, records: int) -> float:
     """Returns the predicted mean total variation after the rounds of the paper's update over whole marginals.
 
-    The distance from the uniform table falls by a factor of e in attributes / 2 rounds. The noise of an answer grows
-    with the number of rounds.
+    The distance from the uniform table falls by a factor of e in attributes / 2 rounds.
     """
     learnt = exp(-2 * schedule.rounds / attributes)
     return uniform_error(shapes) * learnt + KEPT_NOISE * answer_noise(schedule, shapes, records)
@@ -244,10 +224,7 @@ def answer_noise(schedule: Schedule, shapes: Sequence[tuple[int, ...]], records:
 
 
 def updates_of(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes: int, records: int, most: int) -> int:
-    """Returns the rounds for update = 'paper' over whole marginals: the most before `update_error` stops falling.
-
-    No round is added if noise drowns its answer, since the update learns nothing from such a round.
-    """
+    """Returns the rounds for update = 'paper' over whole marginals: until the error grows or noise drowns an answer."""
     last = update_error(replace(schedule, rounds=1), shapes, attributes, records)
     for rounds in range(2, most + 1):
         tried = replace(schedule, rounds=rounds)
@@ -259,10 +236,7 @@ def updates_of(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes
 
 
 def queries_rounds(schedule: Schedule, universe: int, queries: int, records: int, most: int) -> int:
-    """Returns the number of rounds for single queries: the minimum of the paper's bound on the largest error.
-
-    The bound is 2 n sqrt(ln |X| / T) + 10 T ln |W| / epsilon, for |X| cells, |W| queries and T rounds (Theorem 2.2).
-    """
+    """Returns the number of rounds for single queries: the minimum of the paper's bound on the largest error."""
     epsilon = float(schedule.amount) if schedule.pure else sqrt(2 * float(schedule.amount))
     best: float = (records * epsilon * sqrt(log(max(universe, 2))) / (10 * log(max(queries, 2)))) ** (2 / 3)
     return max(1, min(most, int(best + 0.5)))
@@ -271,8 +245,8 @@ def queries_rounds(schedule: Schedule, universe: int, queries: int, records: int
 def largest_error(schedule: Schedule, universe: int, queries: int, records: int) -> tuple[float, float]:
     """Returns the paper's bound on the largest error of a query, in rows, and the chance that it fails (Theorem 2.2).
 
-    The bound is 2 n sqrt(ln |X| / T) + 10 T ln |W| / epsilon, for |X| cells, |W| queries and T rounds. It is for the
-    worst case, and fails with chance 2 T / |W|. epsilon is the price of all rounds for one of a unit's rows.
+    The bound is 2 n sqrt(ln |X| / T) + 10 T ln |W| / epsilon, for |X| cells, |W| queries and T rounds. It fails with
+    chance 2 T / |W|. epsilon is the price of all rounds for one of a unit's rows.
     """
     rounds, epsilon = schedule.rounds, float(schedule.round_price * schedule.rounds) / schedule.unit_bound
     noise = 10 * rounds * log(max(queries, 2)) / epsilon

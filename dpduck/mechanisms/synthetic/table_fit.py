@@ -20,8 +20,8 @@ TOLERANCE = 1e-3
 """End of a fit, see fit.TOLERANCE. Later steps fit noise (benchmarks/papers/prior_weight.py, as fit.PRIOR)."""
 
 LOOSE = 1 / 10
-"""Share of the largest variance. More precise marginals are first fitted as if they had this variance. A step that
-keeps precise marginals moves the others only a little. So a fit of all at once ends far from the lowest point."""
+"""Share of the largest variance. More precise marginals are first fitted as if they had this variance, since a step
+that keeps precise marginals moves the others only a little."""
 
 
 def fit_tables(
@@ -31,9 +31,7 @@ def fit_tables(
     zeros: Sequence[ImpossibleCells] = (),
     weight: float = PRIOR,
 ) -> tuple[Distribution, float]:
-    """Returns the fitted distribution and the number of records: the observations' mean total by precision. The
-    prior is the product of the 1-way marginals. weight: the prior's weight for each record.
-    """
+    """Returns the distribution and the number of records. weight: per record, of a prior with the 1-way marginals."""
     impossible = zero_tables(sizes, zeros)
     cliques = cliques_of(sizes, [*(observation.attributes for observation in observations), *impossible])
     if cells_of(sizes, cliques) > LARGEST_TABLE:
@@ -67,8 +65,7 @@ def fit_tables(
 def singles(sizes: Sequence[int], observations: Sequence[Observation], records: float) -> list[FloatArray]:
     """Returns the 1-way marginal of each attribute: the mean over the observations with it, weighted by precision.
 
-    All shares move towards even shares by the rule of James and Stein, as far as noise alone would have moved them
-    away. No share is below about a ten-thousandth.
+    Shares move towards even shares as far as noise alone would have moved them away (James and Stein).
     """
     marginals, precisions = list[FloatArray](), list[float]()
     for attribute, size in enumerate(sizes):

@@ -1,8 +1,7 @@
 """Answers to Arrow Flight SQL clients about the server and its catalog, as Arrow tables. Nothing here charges.
 
-Schemas of the answers: arrow/format/FlightSql.proto. The served private views are in one catalog and schema. Private
-tables that the caller may ask about are listed without a catalog. Their answers come from earlier releases: so does
-that to a plain SELECT over main.visits.
+The served private views are in one catalog and schema. Private tables that the caller may ask about are listed without
+a catalog: a plain SELECT over main.visits is answered from earlier releases. Schemas: arrow/format/FlightSql.proto.
 """
 
 from __future__ import annotations
@@ -151,7 +150,6 @@ def _tables(command: Message, public: PublicDatabase, private: PrivateTables) ->
 
 
 def _columns(cursor: duckdb.DuckDBPyConnection, relation: str) -> pa.Schema:
-    """Returns the Arrow schema of a relation, as clients see it."""
     return as_texts(cursor.sql(f"FROM {relation} LIMIT 0").to_arrow_table().schema)
 
 
@@ -177,7 +175,7 @@ _FULL: Mapping[str, Callable[[Message], pa.Table]] = {
 
 
 def catalog_table(command: Message, public: PublicDatabase, private: PrivateTables) -> pa.Table | None:
-    """Returns the answer to a command about the catalog, None for any other command."""
+    """Returns the answer to a command about the catalog, or None for any other command."""
     if command.name == "CommandGetTables":
         return _tables(command, public, private)
     if command.name in _EMPTY:

@@ -1,8 +1,7 @@
 """Arrow Flight SQL listener, for ADBC, JDBC and ODBC drivers: the same principals, gate and limits as over Quack.
 
-Requests for columns (GetSchema, CreatePreparedStatement) never charge. GetFlightInfo, which drivers use, and DoGet run
-a statement, which may charge. pyarrow sends the traceback of any error except its own Flight errors to the client. So
-every method is wrapped, and an unexpected error has one fixed text.
+Requests for columns (GetSchema, CreatePreparedStatement) never charge. GetFlightInfo and DoGet run a statement, which
+may charge.
 """
 
 from __future__ import annotations
@@ -124,8 +123,6 @@ def as_flight_error(error: DpduckError) -> Exception:
 
 
 class _FlightServer(flight.FlightServerBase):  # type: ignore[misc]
-    """Flight server with a method for each method of the protocol."""
-
     def __init__(self, service: Service, statements: Statements, location: str, tls: Tls | None) -> None:
         certificates = [] if tls is None else [(tls.certificate.read_bytes(), tls.key.read_bytes())]
         super().__init__(
@@ -225,7 +222,6 @@ def _principal(context: Any) -> Principal:
 
 
 def _careful(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields the same batches. An error on the way becomes a Flight error of one line."""
     try:
         yield from batches
     except DpduckError as error:
@@ -260,5 +256,4 @@ class FlightListener:
         self.address = f"{scheme}://{parts['host']}:{self._server.port}"
 
     def close(self) -> None:
-        """Stops listening. Running calls are finished."""
         self._server.shutdown()

@@ -1,8 +1,8 @@
 """Statements that came over Arrow Flight SQL: their columns, which cost nothing, and their rows.
 
-The few protobuf messages of Arrow Flight SQL (arrow/format/FlightSql.proto) are read and written by hand. All are flat:
-fields of texts, bytes, booleans and small numbers. So their decoding is short. Malformed or too large messages are
-refused, and unknown fields are skipped, as protobuf demands.
+The few messages of Arrow Flight SQL (arrow/format/FlightSql.proto) are read and written here without a protobuf
+library, since all their fields are texts, bytes, booleans and small numbers. Unknown fields are skipped, as protobuf
+demands.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ class Message:
     fields: Mapping[int, Sequence[Value]] = field(default_factory=dict)
 
     def text(self, number: int) -> str | None:
-        """Returns the last text of a field, None if it is absent."""
         value = self.raw(number)
         if value is None:
             return None
@@ -49,7 +48,6 @@ class Message:
             raise _format_refusal() from None
 
     def raw(self, number: int) -> bytes | None:
-        """Returns the last bytes of a field, None if it is absent."""
         values = self.fields.get(number, ())
         if not values:
             return None
@@ -58,7 +56,6 @@ class Message:
         return values[-1]
 
     def texts(self, number: int) -> tuple[str, ...]:
-        """Returns every text of a repeated field."""
         return tuple(Message("", {1: [value]}).text(1) or "" for value in self.fields.get(number, ()))
 
     def numbers(self, number: int) -> tuple[int, ...]:
@@ -75,7 +72,6 @@ class Message:
         return tuple(values)
 
     def flag(self, number: int) -> bool:
-        """Returns a boolean, False if it is absent."""
         return any(self.numbers(number)[-1:])
 
 
@@ -98,7 +94,7 @@ def write_any(name: str, fields: Mapping[int, Value]) -> bytes:
 
 
 def write(fields: Mapping[int, Value]) -> bytes:
-    """Writes a message as bytes. Empty bytes and 0 are left out, as in proto3."""
+    """Writes a message as bytes, without empty bytes and 0, as in proto3."""
     written = bytearray()
     for number, value in fields.items():
         if not value:
@@ -171,7 +167,7 @@ _HANDLE = 16
 
 @dataclass(frozen=True)
 class _Admitted:
-    """Statement that passed the gate, and waits for its reader. sql: the SQL to run in the public database."""
+    """Statement that passed the gate and waits for its reader. sql: the SQL to run in the public database."""
 
     principal: str
     token_hash: str
@@ -193,7 +189,7 @@ class Statements:
         self._most, self._each = limits.running, limits.running_each
 
     def text_of(self, command: Message) -> str | None:
-        """Returns the statement of a command, None for other commands. A prepared statement's handle is its text."""
+        """Returns the statement of a command, or None for other commands. A prepared statement's handle is its text."""
         if command.name in ("CommandStatementQuery", "CommandPreparedStatementQuery"):
             return command.text(1) or ""
         return None
@@ -203,7 +199,7 @@ class Statements:
         return self._schema(self._service.gate.probe(principal, text))
 
     def private_tables(self, principal: Principal) -> dict[str, dict[str, str]]:
-        """Returns the tables with plain names that a principal may ask about, each with the types of its columns."""
+        """Returns the tables with plain names that a principal may ask about, with their columns' types."""
         handle, _ = self.run(principal, "SELECT table_name, column_name, data_type FROM dp_columns()")
         tables: dict[str, dict[str, str]] = {}
         for batch in self.stream(principal, handle)[1]:
@@ -226,7 +222,7 @@ class Statements:
     def stream(
         self, principal: Principal, handle: bytes, given_up: GivenUp = never
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Returns the columns and rows of a handle. Used again, or by another token, its text passes the gate again."""
+        """Returns the columns and rows of a handle. Its text passes the gate again, unless this token uses it first."""
         with self._lock:
             entry = self._admitted.get(handle[:_HANDLE])
             mine = entry is not None and (entry.principal, entry.token_hash) == (principal.name, principal.token_hash)
@@ -269,7 +265,6 @@ class Statements:
             self._reading[name] += 1
 
     def end_reader(self, name: str) -> None:
-        """Counts one reader of results less."""
         with self._lock:
             self._reading[name] -= 1
 
@@ -301,7 +296,7 @@ def _as_text(shown: pa.DataType) -> pa.DataType:
 
 
 class _ResultBatches:
-    """Batches of a result. Once they end, or nobody uses this object, its reader counts no more."""
+    """Batches of a result. Once they end, or nobody uses this object, their reader counts no more."""
 
     def __init__(
         self, statements: Statements, name: str, cursor: duckdb.DuckDBPyConnection, reader: pa.RecordBatchReader

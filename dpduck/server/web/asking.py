@@ -1,7 +1,6 @@
 """Questions of the page to the server. Every statement passes the gate, as for every other client.
 
-Only SQL that the gate admitted reads the public database, and nothing here asks the vault directly. Only shown prices
-are charged: each question to the vault has its shown price as its limit.
+Nothing here asks the vault directly. Each question to the vault has the shown price as its limit.
 """
 
 from __future__ import annotations
@@ -63,7 +62,6 @@ class PageAnswer:
     left_out: int = 0
 
     def dicts(self) -> list[dict[str, Any]]:
-        """Returns each row as a dictionary of its columns."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
@@ -77,9 +75,7 @@ class PageStatement:
 
 @dataclass(frozen=True)
 class Priced:
-    """Statement with its price and its errors. plan: its row of dp_plan, None without price. errors: rows of dp_errors.
-    note: the note of dp_explain.
-    """
+    """Statement with its price and errors. plan: its row of dp_plan, None without a price. note: of dp_explain."""
 
     statement: str
     plan: Mapping[str, Any] | None = None
@@ -89,7 +85,7 @@ class Priced:
 
 @dataclass(frozen=True)
 class Prices:
-    """Prices of all statements of a text, in order. totals: rows of dp_plan, the total of each budget.
+    """Prices of all statements of a text, in order. totals: dp_plan's total of each budget.
 
     policies: the policies under which the prices hold, each with its revision and epoch.
     """
@@ -100,11 +96,10 @@ class Prices:
 
     @property
     def fits(self) -> bool:
-        """Tells whether the budgets have room for all statements."""
         return all(row["fits"] is not False for row in self.totals)
 
     def ceilings(self) -> dict[str, Ceiling]:
-        """Returns the largest cost that each statement may have: its shown price."""
+        """Returns the price that was shown for each statement. Nothing may cost more."""
         limits: dict[str, Ceiling] = {}
         for priced in self.statements:
             ceiling = FREE_OF_CHARGE if priced.plan is None else _ceiling(priced.plan)
@@ -113,7 +108,7 @@ class Prices:
         return limits
 
     def facts(self) -> str:
-        """Returns the shown facts as a text. It differs if a statement, its price or its policy differs."""
+        """Returns the shown facts as a text, which differs if a statement, its price or its policy differs."""
         rows = [
             (priced.statement, priced.plan and (priced.plan["table_name"], _ceiling(priced.plan), priced.plan["note"]))
             for priced in self.statements
@@ -137,7 +132,7 @@ class Desk:
     ) -> PageAnswer:
         """Returns the first rows of a statement. ceilings: the largest cost of each argument of dp, 0 without an entry.
 
-        typed: whether somebody typed the statement, or a text within it. Otherwise the page asks by itself.
+        typed: whether somebody typed the statement or its argument. Otherwise the page asks by itself.
         """
         terms = ClientTerms(ceilings or {}, MOST_LETTERS, page=not typed)
         sql = self._service.gate.admit(self.principal, text, self._gone, terms)
@@ -161,7 +156,7 @@ class Desk:
         return PageAnswer(tuple(names[: len(types)]), tuple(types), tuple(rows), more, len(names) - len(types))
 
     def read(self, text: str) -> PageAnswer | None:
-        """Returns the rows for a part of a page. None if the statement is refused or fails."""
+        """Returns the rows for a part of a page, or None if the statement is refused or fails."""
         try:
             return self.ask(text)
         except DpduckError:
@@ -194,7 +189,6 @@ class Desk:
         return Prices(listed, totals, policies.rows if policies else ())
 
     def with_errors(self, priced: Priced) -> Priced:
-        """Returns a priced statement with the errors of its answers, and with the note of dp_explain."""
         if priced.plan is None:
             return priced
         statement, quoted = priced.statement, quote_text(priced.statement)
@@ -204,26 +198,22 @@ class Desk:
         return Priced(statement, priced.plan, errors, note)
 
     def charges(self) -> int:
-        """Returns the number of this principal's charges."""
         answer = self.ask("SELECT count(*) FROM dp_ledger()")
         return int(answer.rows[0][0])
 
     def rows_of(self, view: str) -> int:
-        """Returns the number of rows of a private view, 0 if there is no such view."""
         size = self._service.public.size(fold(view))
         return 0 if size is None else size.rows
 
     def columns(self) -> list[dict[str, Any]]:
-        """Lists the columns that a statement may name, as rows of dp_columns."""
         answer = self.read("FROM dp_columns()")
         return [] if answer is None else answer.dicts()
 
     def admitted(self, sql: str) -> str:
-        """Returns SQL that reads a SELECT over private views in the public database. It may wait for a place."""
+        """Returns SQL for the public database that reads a SELECT over private views. May wait for a runner."""
         return self._service.gate.admit(self.principal, sql, self._gone, ClientTerms({}))
 
     def table(self, admitted: str, most_bytes: int) -> pa.Table:
-        """Returns all rows of admitted SQL. Refuses more than `most_bytes`."""
         with self._service.public.cursor() as cursor:
             try:
                 reader = cursor.sql(admitted).to_arrow_reader(_ROWS_AT_ONCE)
@@ -241,7 +231,7 @@ class Desk:
         return rows
 
     def may_ask(self, tables: Sequence[str]) -> set[str]:
-        """Returns the last parts of the names of the tables that this principal may ask about."""
+        """Returns the tables that this principal may ask about, each by the last part of its name."""
         names = set()
         for table in tables:
             with suppress(PermissionRefusal):
@@ -262,7 +252,7 @@ def names_of(columns: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 def _read_rows(
     cursor: duckdb.DuckDBPyConnection, sql: str, types: Sequence[str], most: int
 ) -> tuple[list[tuple[Any, ...]], bool]:
-    """Returns rows of numbers and short texts, within a limit of rows and bytes, and whether more rows exist."""
+    """Returns rows of numbers and short texts, within limits of rows and bytes, and whether more rows exist."""
     rows: list[tuple[Any, ...]] = []
     size = 0
     for batch in cursor.sql(sql).to_arrow_reader(_ROWS_AT_ONCE):
@@ -288,7 +278,7 @@ def _values(column: pa.Array, kind: str) -> list[Any]:
 
 
 def _is_number(kind: str) -> bool:
-    """Tells whether a page has the type's values as numbers or flags. It has wide numbers as texts."""
+    """Tells whether pages have such values as numbers or flags. Wide numbers are texts there."""
     column_type = sql_type(kind)
     return column_type.is_boolean or (column_type.is_numeric and column_type.bits <= 64)
 
@@ -303,9 +293,7 @@ def _moment(kind: str, text: str | None) -> date | str | None:
 
 
 def view_shape(columns: Sequence[Mapping[str, Any]]) -> Shape:
-    """Returns the keys and answers of a view by the comments on its columns (see publish/pictures.py). Leaves out those
-    that a page leaves out, or with a name that it cuts.
-    """
+    """Returns the keys and answers of a view by its comments, without columns that a page cuts or leaves out."""
     there = [c for c in columns[:MOST_COLUMNS] if len(str(c["column_name"])) < MOST_LETTERS]
     return shape_of([(str(c["column_name"]), str(c["data_type"]), str(c["comment"] or "")) for c in there])
 
@@ -330,7 +318,7 @@ def answer_shape(answer: PageAnswer, text: str = "") -> Shape:
 
 
 def _with_errors(names: set[str], answers: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
-    """Returns each answer with the column of its standard errors. Views and statements have different names for it."""
+    """Returns each answer with its column of standard errors. Views and statements name such columns differently."""
     shown = [name for name in answers if not name.endswith("_stderr")]
     return tuple(
         (name, next((column for column in (f"{name}_stderr", f"dp_stderr({name})") if column in names), None))
@@ -339,12 +327,12 @@ def _with_errors(names: set[str], answers: Sequence[str]) -> tuple[tuple[str, st
 
 
 def seal(key: bytes, session: str) -> str:
-    """Returns a proof that a form belongs to this session. Only the server can make it."""
+    """Returns a proof that a form belongs to this session, which only the server can make."""
     return hmac.new(key, session.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
 
 def has_seal(key: bytes, session: str, given: str) -> bool:
-    """Checks in constant time that a form belongs to this session."""
+    """Tells in constant time whether a form belongs to this session."""
     return hmac.compare_digest(seal(key, session).encode(), given.encode("utf-8", "surrogatepass"))
 
 
@@ -353,14 +341,14 @@ MOST_OFFERS = 200
 
 
 class Offers:
-    """Offers: prices that were shown. Each allows one press of the button that pays. Many threads may use it."""
+    """Shown prices. Each allows one press of the button that pays. Many threads may use this."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._of: dict[str, OrderedDict[str, bytes]] = {}
 
     def made(self, principal: str, session: str, text: str, prices: Prices) -> str:
-        """Adds an offer, and returns its ticket. Removes this principal's oldest offers if there are too many."""
+        """Adds an offer, and returns its ticket. Forgets this principal's oldest offers beyond MOST_OFFERS."""
         ticket = secrets.token_urlsafe(32)
         with self._lock:
             mine = self._of.setdefault(principal, OrderedDict())
@@ -370,13 +358,13 @@ class Offers:
         return ticket
 
     def taken(self, principal: str, ticket: str) -> bytes | None:
-        """Removes an offer, and returns its digest for is_offer. None if there is no such offer."""
+        """Removes an offer, and returns its digest for is_offer, or None if there is no such offer."""
         with self._lock:
             return self._of.get(principal, OrderedDict()).pop(ticket, None)
 
 
 def is_offer(offer: bytes, session: str, text: str, prices: Prices) -> bool:
-    """Tells whether an offer is for this session, this text, these prices and these policies, without a difference."""
+    """Tells whether an offer was made for exactly this session, text, prices and policies."""
     return hmac.compare_digest(offer, _digest(session, text, prices))
 
 
@@ -385,7 +373,7 @@ def _digest(session: str, text: str, prices: Prices) -> bytes:
 
 
 def is_paid(asked: PageStatement, prices: Prices) -> bool:
-    """Tells whether a statement only reads answers that are paid for, and changes nothing. A reloaded page asks it."""
+    """Tells whether a statement only reads answers that are paid for, as when a browser loads a page again."""
     selects = all(priced.plan is not None and _SELECTS.match(priced.statement) for priced in prices.statements)
     return selects and all(action == "run" for action, _ in asked.charging) and not any(map(is_charged, prices.totals))
 

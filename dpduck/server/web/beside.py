@@ -32,7 +32,6 @@ class History:
         self._of: dict[str, OrderedDict[str, None]] = {}
 
     def note(self, principal: str, text: str) -> None:
-        """Remembers a statement as the latest one."""
         if not text.strip() or len(text) > LONGEST_REMEMBERED:
             return
         with self._lock:
@@ -43,7 +42,6 @@ class History:
                 mine.popitem(last=False)
 
     def of(self, principal: str) -> list[str]:
-        """Lists the remembered statements of a principal, the latest first."""
         with self._lock:
             return list(reversed(self._of.get(principal, ())))
 
@@ -84,7 +82,6 @@ def _brief(text: str) -> str:
 
 
 def _examples(columns: Sequence[Mapping[str, Any]], views: Sequence[str], written: Written) -> list[tuple[str, str]]:
-    """Lists examples, each with a title and a statement."""
     first: dict[str, str] = {}
     for row in columns:
         if row["domain"] is not None and row["cells"] is not None and row["cells"] <= _FEW_CELLS:

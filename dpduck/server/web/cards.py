@@ -1,7 +1,6 @@
-"""Cards of private views: the title, a sentence, a small picture, and the day of the numbers.
+"""Cards of private views: the title, a sentence, the first picture of the view's page without axes, and a day.
 
-A card has the first picture of its view's page, without axes. Screen readers skip the picture, since the words beside
-it say the same.
+Screen readers skip the picture, since the words beside it say the same.
 """
 
 from __future__ import annotations
@@ -44,12 +43,10 @@ class View:
 
     @property
     def title(self) -> str:
-        """Returns the title, or the name if there is no title."""
         return self.caption.title or self.name
 
     @property
     def sentence(self) -> str:
-        """Returns a sentence about the view: its description, or its answers and keys."""
         if self.caption.description:
             return self.caption.description
         answers, keys = (_join_names(names) for names in ([name for name, _ in self.shape.answers], self.shape.names))
@@ -97,7 +94,7 @@ def _day(mark: str, reader: str) -> str:
 
 
 def cards(views: Sequence[View], desk: Desk, artist: Artist) -> Html:
-    """Renders the cards of views. The first cards have pictures."""
+    """Renders the cards of views, the first of them with pictures."""
     until = time.monotonic() + OF_A_PAGE
     items = []
     for place, view in enumerate(views):
@@ -110,7 +107,6 @@ def cards(views: Sequence[View], desk: Desk, artist: Artist) -> Html:
 
 
 def _thumbnail(view: View, desk: Desk, artist: Artist, until: float) -> Html | None:
-    """Renders a small picture of the first answer of a view, or its single number."""
     if desk.rows_of(view.name) > ROWS_OF_A_THUMBNAIL:  # reading it could take long, and counts as the reader's work
         return None
     try:

@@ -1,7 +1,6 @@
 """Draws pictures in a separate process without other data. Vega-Lite is a large program, and may have to be killed.
 
-Each picture is one message to the process and one back. The process has limits of time, memory and open files. It
-writes no file and fetches nothing. Without vl-convert there are no pictures.
+The process has limits of time, memory and open files. It writes no file and fetches nothing.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class Artist:
         self._process: ChildProcess | None = None
 
     def picture(self, name: str, spec: Mapping[str, Any], until: float | None = None) -> str | None:
-        """Returns an SVG. None without vl-convert, if the time is over, or if this picture has failed before.
+        """Returns an SVG, or None without vl-convert, if the time is over, or if this picture has failed before.
 
         name: the principal. until: the end of the page's time for pictures, by time.monotonic.
         """
@@ -90,7 +89,6 @@ class Artist:
         return drawn
 
     def close(self) -> None:
-        """Ends the process, and refuses all who wait for it."""
         self._places.close()
         if self._process is not None:
             self._process.kill()

@@ -1,7 +1,7 @@
 """Listener of the page: a limited number of connections, with one request each. Slow clients lose their place.
 
-If all places are taken, the connection that has kept the server waiting longest is closed. So clients that are slow,
-or that open many connections, make room for others. No connection is closed while the server works on its request.
+If all places are taken, the connection that has kept the server waiting longest is closed. No connection is closed
+while the server works on its request.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class PageConnections:
         self._working: set[socket.socket] = set()
 
     def enter(self, connection: socket.socket) -> bool:
-        """Takes a place, if necessary from the longest waiting connection. Returns False if the server works on all."""
+        """Takes a place, if necessary from the longest waiting connection. False if the server works on all of them."""
         with self._lock:
             if len(self._waiting) + len(self._working) >= self._most:
                 if not self._waiting:
@@ -87,7 +87,6 @@ class PageConnections:
                 self._waiting[connection] = threading.Event()
 
     def pause(self, connection: socket.socket, seconds: float) -> None:
-        """Makes a connection wait for `seconds`, or until it loses its place to a new connection."""
         self.waits(connection)
         with self._lock:
             gone = self._waiting.get(connection)
@@ -95,7 +94,6 @@ class PageConnections:
             gone.wait(seconds)
 
     def leave(self, connection: socket.socket) -> None:
-        """Gives the connection's place back."""
         with self._lock:
             self._waiting.pop(connection, None)
             self._working.discard(connection)
@@ -107,8 +105,6 @@ def _hang_up(connection: socket.socket) -> None:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Handler of one request."""
-
     protocol_version, timeout = "HTTP/1.1", READ_SECONDS
     server: _PageServer
 
@@ -169,8 +165,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class _PageServer(ThreadingHTTPServer):
-    """Server with a thread for each connection, and a limited number of connections."""
-
     daemon_threads, block_on_close, request_queue_size = True, False, 128
 
     def __init__(self, host: str, port: int, pages: Pages, characters: int, tls: ssl.SSLContext | None) -> None:
@@ -237,10 +231,7 @@ class WebListener:
         origin: str | None = None,
         title: str = "",
     ) -> None:
-        """origin: the origin that browsers see, if a proxy that speaks TLS stands before the page.
-
-        title: the owner's title of the page, for readers who have not logged in.
-        """
+        """origin: the origin that browsers see, if a proxy with TLS stands before the page. title: the page's title."""
         host, port = page_address(address, tls, origin)
         pages = Pages(service, limits, place_of(host, port, tls is not None, origin), f"dpduck_{port}", title)
         try:

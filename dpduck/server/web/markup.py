@@ -30,7 +30,7 @@ class Html(str):
 
 
 def element(tag: str, *inside: object, **attributes: object) -> Html:
-    """Renders an element. Its content is escaped unless it is an element. Attributes are always escaped.
+    """Renders an element. Its content is escaped unless it is Html. Attributes are always escaped.
 
     >>> element("p", "<b>", element("br"), class_="x", aria_label='"')
     '<p class="x" aria-label="&quot;">&lt;b&gt;<br></p>'
@@ -78,7 +78,7 @@ def page(title: str, nonce: str, header: object, *body: object) -> bytes:
 
 
 def header(principal: str, here: str, form_token: str) -> Html:
-    """Renders the header of a page, for a principal who has logged in."""
+    """Renders the header of a page for a principal. here: the path of the page."""
     links = [
         element("a", said, href=path, aria_current="page" if path == here else None)
         for path, said in (("/", "Views"), ("/ask", "Ask"))
@@ -125,7 +125,7 @@ def pictures(answer: PageAnswer, shape: Shape, artist: Artist, name: str) -> lis
 
 
 def in_order(answer: PageAnswer, shape: Shape) -> PageAnswer:
-    """Sorts the rows of an answer by their keys. Leaves them as they are if rows are missing."""
+    """Sorts the rows of an answer by their keys, unless rows are missing."""
     if answer.more:
         return answer
     return replace(answer, rows=tuple(map(tuple, in_key_order(shape, answer.columns, answer.rows))))
@@ -149,7 +149,7 @@ def render_answer(answer: PageAnswer, shape: Shape, about: str, artist: Artist, 
 
 
 def pictures_of(shape: Shape, pair: tuple[str, str | None], answer: PageAnswer) -> list[Drawn]:
-    """Returns the pictures of an answer: none if rows are missing, or if the shape does not fit them."""
+    """Returns the pictures of an answer. There are none if rows are missing, or if the shape does not fit them."""
     try:
         return [] if answer.more else charts(shape, pair, answer.dicts())
     except (KeyError, TypeError, ValueError, OverflowError):  # odd comments on a view's columns must not break a page
@@ -183,7 +183,6 @@ def cut_labels(spec: Any, data: bool = False) -> Any:
 
 
 def _for_phones(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns a picture's specification with a smaller width and larger letters."""
     axis = {**spec["config"]["axis"], "labelFontSize": _LETTERS, "titleFontSize": _LETTERS}
     bars = any(layer["mark"] == {"type": "bar"} or layer["mark"] == "rect" for layer in spec["layer"])
     height = {"height": {"step": _BAR}} if bars and "height" not in spec else {}
@@ -191,7 +190,7 @@ def _for_phones(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def render_price(quote: Priced, several: bool) -> list[Html]:
-    """Renders the price and errors of a statement in words, and errors as a table. several: if others are beside it."""
+    """Renders the price and errors of a statement. several: whether prices of other statements are beside it."""
     parts = []
     if quote.plan is not None:
         named = element("code", " ".join(quote.statement.split())) if several else None
@@ -282,7 +281,7 @@ def budgets(rows: Sequence[Mapping[str, Any]]) -> Html:
 
 
 def promises(costs: Sequence[Cost]) -> list[Html]:
-    """Renders in words what each budget promises to one person."""
+    """Renders what each budget promises to one person."""
     return [element("p", " ".join(promise_sentences(cost))) for cost in costs]
 
 
@@ -300,7 +299,7 @@ def ledger(rows: Sequence[Mapping[str, Any]]) -> Html:
 
 
 def welcome(title: str) -> list[Html]:
-    """Renders a welcome for readers who have not logged in. title: the title that the owner chose."""
+    """Renders a welcome for readers who have not logged in. title: the owner's title, or ""."""
     return [
         element("h1", title or "Private statistics"),
         element("p", "Here you read statistics about people, and ask for new ones. Noise is added to every number, to "

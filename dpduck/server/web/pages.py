@@ -71,7 +71,7 @@ from dpduck.values.errors import BusyRefusal, DpduckError, PermissionRefusal, Re
 from dpduck.values.quoting import fold, quote_identifier, quote_text
 
 LIFE, IDLE = 4 * 3600.0, 20 * 60.0
-"""Largest seconds of a session, since its start and since its last use."""
+"""The longest times of a session in seconds, since its start and since its last use."""
 
 SESSIONS, SESSIONS_EACH = 2_000, 20
 WRONG_TOKEN_SECONDS = 1.0
@@ -91,8 +91,6 @@ _VIEW_NAME = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)\.(?P<kind>csv|parquet
 
 @dataclass(frozen=True)
 class _Visit:
-    """Request of a principal who has logged in."""
-
     request: PageRequest
     principal: Principal
     desk: Desk
@@ -123,12 +121,11 @@ class Pages:
         }
 
     def close(self) -> None:
-        """Ends the process that draws, and refuses all who wait for a file."""
         self._artist.close()
         self._filing.close()
 
     def knows(self, request: PageRequest) -> bool:
-        """Tells whether a request is of a logged-in principal. Others may send forms of LOGIN_BYTES at most."""
+        """Tells whether the sender has logged in. The forms of all others may have LOGIN_BYTES at most."""
         return self._principal(request) is not None
 
     def answer(self, request: PageRequest, pause: Callable[[float], None]) -> Response:
@@ -267,7 +264,6 @@ class Pages:
         return self._page(name, visit, "", body)
 
     def _file(self, visit: _Visit, name: str, kind: str, columns: Sequence[Mapping[str, object]]) -> Response:
-        """Returns all rows of a view as a file that browsers save."""
         sql = file_sql(name, [(str(column["column_name"]), str(column["data_type"])) for column in columns])
         admitted = visit.desk.admitted(sql)  # before it takes a place, so that no file waits for the gate
         with self._filing.place(visit.principal.name, FILE_SECONDS, visit.request.gone):
@@ -284,9 +280,7 @@ class Pages:
             asked = visit.desk.asked(text)
             if not asked.charging:
                 return self._ask_page(visit, text, "Answer", self._ask_and_render(visit, asked))
-            return self._ask_page(
-                visit, text, "Price", self._render_offer(visit, asked, text, visit.desk.prices(asked))
-            )
+            return self._price_page(visit, asked, text, visit.desk.prices(asked))
         except DpduckError as error:
             return self._refusal_page(visit, text, error)
 
@@ -301,9 +295,7 @@ class Pages:
                 offered = offer is not None and is_offer(offer, visit.request.session, text, prices)
                 if offered or (offer is None and is_paid(asked, prices)):
                     return self._pays(visit, text, asked, prices)
-                return self._ask_page(
-                    visit, text, "Price", self._render_offer(visit, asked, text, prices, offer is not None)
-                )
+                return self._price_page(visit, asked, text, prices, offer is not None)
             except DpduckError as error:
                 return self._refusal_page(visit, text, error)
 
@@ -321,9 +313,7 @@ class Pages:
         except Exception:  # its text could quote data that is not the caller's
             said = UNEXPECTED
         if said.startswith(DEARER):  # the price changed meanwhile, and nothing was charged
-            return self._ask_page(
-                visit, text, "Price", self._render_offer(visit, asked, text, visit.desk.prices(asked), True)
-            )
+            return self._price_page(visit, asked, text, visit.desk.prices(asked), changed=True)
         paid = element("p", CHARGED) if visit.desk.charges() != before else None
         budget = [element("h2", "Your budgets"), self._budgets(visit)]
         return self._ask_page(visit, text, "Refused", [refusal(said), *([paid] if paid else []), *budget])
@@ -340,11 +330,12 @@ class Pages:
             element("h2", "Your budgets"), self._budgets(visit),
         ]  # fmt: skip
 
-    def _render_offer(
+    def _price_page(
         self, visit: _Visit, asked: PageStatement, text: str, prices: Prices, changed: bool = False
-    ) -> list[Html]:
-        """Renders the price, the errors, and the button that pays if the budget has room. changed: if the shown offer
-        differs from this one.
+    ) -> Response:
+        """Renders the price, the errors, and a button that pays if the budget has room.
+
+        changed: whether the browser showed another price before.
         """
         paying = [price(row) for row in prices.totals if is_charged(row)]
         said = f"Pay {' and '.join(paying)}, and run" if paying else "Run: nothing is charged"
@@ -362,7 +353,8 @@ class Pages:
         listed = [part for quote in prices.statements for part in render_price(visit.desk.with_errors(quote), several)]
         totals = [total(row) for row in prices.totals] if several else []
         alert = [element("p", NOT_AS_SHOWN, class_="refusal", role="alert")] if changed else []
-        return [element("h2", "What it costs, and what it misses"), *alert, *listed, *totals, *offer]
+        head = element("h2", "What it costs, and what it misses")
+        return self._ask_page(visit, text, "Price", [head, *alert, *listed, *totals, *offer])
 
     def _ask_page(self, visit: _Visit, text: str, title: str, result: Sequence[Html]) -> Response:
         columns = visit.desk.columns()
@@ -390,7 +382,6 @@ class Pages:
         return self._page(title, visit, "/ask", [element("div", main, side, class_="desk")])
 
     def _quote_name(self, name: str) -> str:
-        """Writes a name for a statement, with quotes if necessary."""
         return name if _PLAIN.fullmatch(name) and name.lower() not in self._reserved else quote_identifier(name)
 
     def _budgets(self, visit: _Visit) -> Html:
@@ -435,7 +426,6 @@ def _paid(desk: Desk) -> Html:
 
 
 def _cost(row: Mapping[str, object]) -> Html:
-    """Renders the price of a view: its parameters, and their meaning in words."""
     said = f" Suppose somebody guesses whether one person is in the data. A blind guess is right {BLIND} of 100 times. "
     said += f"With this view alone, a guess is right {at_most(guesses(row))}."
     return element("p", "It cost ", element("strong", price(row)), ".", said)

@@ -1,7 +1,6 @@
 """Requests of browsers, read within limits, and responses with headers that keep browsers safe.
 
-A request that the page itself would not send gets one fixed response, whatever is wrong: an unknown path or method, the
-name of another host, or a form from another page.
+A request that the page itself would not send gets one fixed response, whatever is wrong.
 """
 
 from __future__ import annotations
@@ -43,21 +42,18 @@ _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 @dataclass(frozen=True)
 class PageHosts:
-    """Hosts under which browsers may see the page. secure: whether it reaches browsers over TLS.
-
-    strict: whether browsers must use TLS alone, on every port of a host. False for the hosts of this machine itself.
-    """
+    """Hosts under which browsers may see the page. secure: whether it reaches browsers over TLS."""
 
     hosts: frozenset[str]
     secure: bool
 
     @property
     def strict(self) -> bool:
+        """Tells whether browsers must use TLS on every port of the hosts. False if a host is this machine itself."""
         names = {host.partition(":")[0] for host in self.hosts}
         return self.secure and names.isdisjoint(("localhost", "127.0.0.1", "["))
 
     def origin(self, host: str) -> str:
-        """Returns the origin of the page under one of its hosts."""
         return f"{'https' if self.secure else 'http'}://{host}"
 
 
@@ -91,7 +87,6 @@ class Patient(io.RawIOBase):
         self._end = time.monotonic() + seconds
 
     def allow(self, more: int) -> None:
-        """Raises the limit by `more` bytes."""
         self._most += more
 
     def readable(self) -> bool:
@@ -109,10 +104,7 @@ class Patient(io.RawIOBase):
 
 @dataclass(frozen=True)
 class PageRequest:
-    """Request of a browser. host: the page's host. session: the session's cookie. gone: tells if the browser has gone.
-
-    query: the query of the URL, which selects rows of a view.
-    """
+    """Request of a browser. host: the page's host. session: the session's cookie. gone: if the browser has gone."""
 
     method: str
     path: str
@@ -173,7 +165,7 @@ def headers_of(response: Response, place: PageHosts) -> list[tuple[str, str]]:
 def request_of(
     method: str, target: str, headers: Message, place: PageHosts, cookie: str, gone: GivenUp
 ) -> PageRequest | None:
-    """Returns a request without its form. None if the page, under its own hosts, sends no such requests."""
+    """Returns a request without its form, or None if the page, under its own hosts, sends no such requests."""
     hosts = headers.get_all("Host") or []
     host = hosts[0].lower() if len(hosts) == 1 else ""
     target, mark, asked = target.partition("?")
@@ -190,7 +182,7 @@ def request_of(
 
 
 def _query(text: str) -> dict[str, str] | None:
-    """Returns the fields of a URL's query. None if it is malformed, or has a control character."""
+    """Returns the fields of a URL's query, or None if it is malformed or has a control character."""
     if not text:
         return {}
     fields = form_of(text.encode("ascii")) if _QUERY.fullmatch(text) else None
@@ -198,8 +190,9 @@ def _query(text: str) -> dict[str, str] | None:
 
 
 def _well_formed(headers: Message) -> bool:
-    """Tells whether every line is a header, and no body comes in chunks. With a blank in a name, as in
-    `Transfer-Encoding : chunked`, the headers end for Python, but perhaps not for a proxy before it.
+    """Tells whether every line is a header, and no body comes in chunks.
+
+    With a blank in a name, as in `Transfer-Encoding : chunked`, the headers end for Python, but not for every proxy.
     """
     if headers.defects or headers.get_payload() or "Transfer-Encoding" in headers:
         return False
@@ -213,14 +206,14 @@ def _from_here(headers: Message, origin: str) -> bool:
 
 
 def _cookie(headers: Message, name: str) -> str:
-    """Returns the session in the cookies, empty unless there is exactly one valid one. Ignores other cookies."""
+    """Returns the session in the cookies, or "" unless exactly one is valid. Ignores cookies with other names."""
     parts = "; ".join(headers.get_all("Cookie") or ()).split(";")
     named = [value.strip() for key, _, value in (part.partition("=") for part in parts) if key.strip() == name]
     return named[0] if len(named) == 1 and _SESSION.fullmatch(named[0]) else ""
 
 
 def length_of(headers: Message, most: int) -> int | None:
-    """Returns the number of bytes of a form. None if the headers do not give it exactly once, or if it is too large."""
+    """Returns the number of bytes of a form, or None if the headers do not state it once, or if it is too large."""
     said = headers.get_all("Content-Length") or []
     kind = (headers.get("Content-Type") or "").partition(";")[0].strip().lower()
     if len(said) != 1 or not _LENGTH.fullmatch(said[0]) or kind != "application/x-www-form-urlencoded":
@@ -234,7 +227,7 @@ def form_bytes(characters: int) -> int:
 
 
 def form_of(body: bytes) -> dict[str, str] | None:
-    """Returns the fields of a form. None if it is malformed, or has a field twice."""
+    """Returns the fields of a form, or None if it is malformed or has a field twice."""
     try:
         given = parse_qsl(body.decode("ascii"), keep_blank_values=True, strict_parsing=True, max_num_fields=FIELDS)
     except ValueError:
@@ -255,8 +248,8 @@ def set_cookie(name: str, value: str, place: PageHosts) -> tuple[str, str]:
 def is_gone(connection: socket.socket) -> Callable[[], bool]:
     """Returns a function that tells whether the browser hung up. Call it only while nothing else reads the connection.
 
-    Over TLS, bytes after a whole request are read and dropped. Looking ahead would not do: a TLS message that ends the
-    connection would look like further data.
+    Over TLS, bytes after a whole request are read and dropped. Looking ahead would not do, since a TLS message that
+    ends the connection would look like further data.
     """
     secret = isinstance(connection, ssl.SSLSocket)
 

@@ -1,7 +1,4 @@
-"""Rows of a private view on its page: sorted, filtered, in pieces that have URLs, and as files.
-
-A URL selects from rows that were already read. Its text does not get into any SQL.
-"""
+"""Rows of a private view on its page: sorted, filtered, in pieces, and as files. No text of a URL gets into any SQL."""
 
 from __future__ import annotations
 
@@ -43,7 +40,6 @@ class Wish:
     row: int = 0
 
     def address(self) -> str:
-        """Returns the query that asks for these rows. A URL has it after the path of the view."""
         given = {
             "sort": self.sort, "down": "1" if self.down else "", "filter": self.filter,
             "page": str(self.page) if self.page > 1 else "", "row": str(self.row) if self.row else "",
@@ -53,7 +49,7 @@ class Wish:
 
 
 def wish_of(query: Mapping[str, str], columns: Sequence[str]) -> Wish | None:
-    """Returns the rows that a query asks for. None if the page writes no such query. Empty fields count as absent."""
+    """Returns the rows that a query asks for, or None if the page writes no such query. Empty fields are ignored."""
     given = {name: value for name, value in query.items() if value}
     if not given.keys() <= _NAMES or given.get("down", "1") != "1" or len(given.get("filter", "")) > LONGEST_FILTER:
         return None
@@ -121,7 +117,6 @@ def _short(value: Any) -> Any:
 
 
 def _turns(wish: Wish, page: int, pages: int) -> Html:
-    """Renders links to the pages beside this one."""
     turns = [("Earlier rows", page - 1), ("Later rows", page + 1)]
     links = [
         element("a", said, href=replace(wish, page=to, row=0).address(), rel="prev" if to < page else "next")
@@ -143,7 +138,7 @@ def _contains(row: Sequence[Any], text: str) -> bool:
 
 
 def _sort_rows(rows: list[list[Any]], columns: Sequence[str], wish: Wish) -> list[list[Any]]:
-    """Sorts rows by a column, numbers before texts. wish.down: in reverse. Rows without a value are always last."""
+    """Sorts rows by the wish's column, numbers before texts. Rows without a value are always last."""
     if not wish.sort:
         return rows
     place = columns.index(wish.sort)

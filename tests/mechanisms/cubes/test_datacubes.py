@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from dpduck.algebra.marginals import MarginalWorkload
-from dpduck.engine.macros import MACROS
+from dpduck.database.macros import MACROS
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.strategies.choose import plan_workload
 from tests.mechanisms.cubes.cubes import SMALL, ask, explained, protected_visits

@@ -128,7 +128,7 @@ def test_quantiles_of_one_answer_are_in_order(visits: Clinic, options: str) -> N
 def test_what_was_paid_for_as_a_tree_is_still_that(open_clinic: Callable[..., Clinic], tmp_path: Path) -> None:
     """The statement without an option has the answer of its tree where there is one, and is not charged again.
 
-    The digest of a tree is that of the statement before there was another default (tests/engine/test_pinned.py).
+    The digest of a tree is that of the statement before there was another default (tests/database/test_pinned.py).
     """
     clinic = open_clinic(tmp_path / "clinic.duckdb")
     clinic.fill()

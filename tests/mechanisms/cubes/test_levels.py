@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.engine.analyst_macros import install_analyst_macros
+from dpduck.database.analyst_macros import install_analyst_macros
 from tests.support.clinics import Clinic, one_line
 
 POLICY = """CREATE PRIVACY POLICY ON stays (PRIVACY UNIT patient MAX ROWS 1, BUDGET (epsilon = 100000),

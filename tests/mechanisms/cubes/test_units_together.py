@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import dpduck
-from dpduck.engine.engine import Engine
-from dpduck.engine.functions import engine_of
+from dpduck.database.database import Database
+from dpduck.database.functions import database_of
 from dpduck.kernel.columns.expressions import RelationColumn
 from dpduck.kernel.columns.stored import LONGEST_JOINED
 from dpduck.kernel.contributions import Contribution
@@ -130,8 +130,8 @@ class Surveys:
 
     def prepared_table(self, request: SelectRequest) -> NDArray[np.int64]:
         """Counts a request exactly over the prepared tables."""
-        engine = loaded(self.con)
-        place = engine.about.prepared.place(request.rows)
+        database = loaded(self.con)
+        place = database.about.prepared.place(request.rows)
         assert place is not None
         with self.con.cursor() as cursor, place.opened(cursor, WORKERS) as (second, over):
             return self.counted(second, over(counting_job(request, [Contribution()])))
@@ -143,11 +143,11 @@ class Surveys:
         return table
 
 
-def loaded(connection: duckdb.DuckDBPyConnection) -> Engine:
+def loaded(connection: duckdb.DuckDBPyConnection) -> Database:
     """The engine of a connection."""
-    engine = engine_of(connection)
-    assert engine is not None
-    return engine
+    database = database_of(connection)
+    assert database is not None
+    return database
 
 
 @pytest.fixture(scope="module")

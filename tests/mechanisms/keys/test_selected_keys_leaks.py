@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from dpduck.engine import registered
+from dpduck.database import registered
 from dpduck.kernel.queries import keys as module
 from tests.mechanisms.keys.selected_keys import DELTA, POLICY, PRICE, ROWS, ask, open_calls, statement
 from tests.mechanisms.test_leaks import everything_about, reachable
@@ -68,7 +68,7 @@ def test_unpublished_keys_are_in_no_object() -> None:
         gc.collect()
         tables = [found for found in gc.get_objects() if isinstance(found, (pa.Table, pa.RecordBatch, pa.Array))]
         assert not [table for table in tables if holds_canary(table)]
-        texts = [found for found in reachable(list(registered._ENGINES.values())) if isinstance(found, (str, bytes))]
+        texts = [found for found in reachable(list(registered._DATABASES.values())) if isinstance(found, (str, bytes))]
         assert not [text for text in texts if holds_canary(text)]
 
 

@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from dpduck.engine.functions import engine_of
+from dpduck.database.functions import database_of
 from dpduck.kernel.noise.law import noise_variance
 from dpduck.store.measured import Measured, MeasuredKey
 from dpduck.values.arrays import FloatArray
@@ -55,9 +55,9 @@ def known(clinic: Clinic, statement: str) -> list[tuple[object, ...]]:
 
 def measured(clinic: Clinic) -> list[Measured]:
     """Returns the measurements of every release of visits."""
-    engine = engine_of(clinic.con)
-    assert engine is not None
-    return [one.measured for one in engine._measured.of('"memory"."main"."visits"', None)]
+    database = database_of(clinic.con)
+    assert database is not None
+    return [one.measured for one in database._measured.of('"memory"."main"."visits"', None)]
 
 
 def cells() -> list[dict[str, int]]:

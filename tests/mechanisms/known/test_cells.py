@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.engine.analyst_macros import install_analyst_macros
+from dpduck.database.analyst_macros import install_analyst_macros
 from dpduck.publish.publish import publish
 from tests.mechanisms.known.known import make_visits
 from tests.support.clinics import Clinic

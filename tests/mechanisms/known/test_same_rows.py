@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.engine.functions import engine_of
+from dpduck.database.functions import database_of
 from tests.mechanisms.known.known import make_visits, release
 from tests.support.clinics import Clinic, by, one_line
 
@@ -247,5 +247,5 @@ def test_nothing_is_read_where_a_table_is_gone(clinic: Clinic) -> None:
     release(clinic, CUBE, "epsilon = 1")
     before = clinic.con.execute("FROM dp_known(?)", [BY_SEX]).fetchall()
     clinic.con.execute("DELETE FROM visits")
-    assert engine_of(clinic.con) is not None
+    assert database_of(clinic.con) is not None
     assert clinic.con.execute("FROM dp_known(?)", [BY_SEX]).fetchall() == before

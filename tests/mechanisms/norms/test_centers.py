@@ -8,8 +8,8 @@ from fractions import Fraction
 import pytest
 
 import dpduck
-from dpduck.auditor.neighbours import require_engine
-from dpduck.engine.functions import OWNER
+from dpduck.auditor.neighbours import require_database
+from dpduck.database.functions import OWNER
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.price import price
 from dpduck.language.select.request import OPEN_STEPS, Operand, SelectRequest
@@ -45,7 +45,9 @@ def pays() -> Iterator[Clinic]:
 
 
 def proposal_of(clinic: Clinic, select: str) -> NormProposal:
-    question, _ = require_engine(clinic.con).question_of(CLAUSE.format(1, "") + select + " FROM pays GROUP BY g", OWNER)
+    question, _ = require_database(clinic.con).question_of(
+        CLAUSE.format(1, "") + select + " FROM pays GROUP BY g", OWNER
+    )
     assert isinstance(question, SelectRequest)
     return NORMS.plan(question)
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import dpduck
-from dpduck.auditor.neighbours import require_engine
-from dpduck.engine.functions import OWNER
+from dpduck.auditor.neighbours import require_database
+from dpduck.database.functions import OWNER
 from dpduck.kernel.contributions import FULL
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.counting.unit_facts import facts_of_units
@@ -228,11 +228,11 @@ def test_figures_are_of_the_very_answers(most: int, more: str, keys: str) -> Non
     (total,) = [one["value"] for one in found if one["finding"] == "rows of this statement"]
     for bound in (1, 2, 5):
         options = f", max_norm_contributed = {bound}"
-        question, _ = require_engine(clinic.con).question_of(CLAUSE.format(options) + select, OWNER)
+        question, _ = require_database(clinic.con).question_of(CLAUSE.format(options) + select, OWNER)
         assert isinstance(question, SelectRequest)
         plan = plans_at(question, noise_of(question), amount_of(question))
         (scan,) = scans_of(plan)
-        ledger = require_engine(clinic.con).ledger
+        ledger = require_database(clinic.con).ledger
         counted = count_exactly(clinic.con.cursor(), scan.job, ledger.bounding_key)._exact_counts.sum(axis=1)
         (first, *_) = [use.measure for use in plan.uses]
         one = at_bounds(found, "count(*)", "max_norm_contributed")[bound]
@@ -377,19 +377,19 @@ def test_units_with_one_row_have_no_bound_to_choose() -> None:
 
 def test_the_check_is_the_owners(trips: Clinic) -> None:
     """Others are refused by role: before the statement is read, and again before a row is."""
-    engine, alice = require_engine(trips.con), Caller("alice", owner=False)
+    database, alice = require_database(trips.con), Caller("alice", owner=False)
     statement = CLAUSE.format("") + "count(*) AS n FROM trips"
     for argument in ('["trips", "no statement"]', '["trips", null]'):
         with pytest.raises(PermissionRefusal, match="the data owner's"):
-            engine.check(argument, alice)
-    question, request = engine.question_of(statement, OWNER)
+            database.check(argument, alice)
+    question, request = database.question_of(statement, OWNER)
     with pytest.raises(PermissionRefusal, match="the data owner's"):
-        engine.checks.check("trips", question, request, alice)
+        database.checks.check("trips", question, request, alice)
 
 
 def test_facts_are_of_units_without_norms(trips: Clinic) -> None:
     """Facts of rows without a unit, or of units that are weighed already, are a defect."""
-    question, _ = require_engine(trips.con).question_of(
+    question, _ = require_database(trips.con).question_of(
         CLAUSE.format(", max_norm_contributed = 2") + "count(*) AS n FROM trips", OWNER
     )
     assert isinstance(question, SelectRequest)

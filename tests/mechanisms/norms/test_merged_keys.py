@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import dpduck
-from dpduck.auditor.neighbours import require_engine
-from dpduck.engine.functions import OWNER
+from dpduck.auditor.neighbours import require_database
+from dpduck.database.functions import OWNER
 from dpduck.kernel.contributions import FULL
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.counting.jobs import CountingJob
@@ -56,7 +56,7 @@ def job_of(clinic: Clinic, keys: str, aggregate: str) -> CountingJob:
         f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (rho = 1, max_norm_contributed = {NORM}) {keys}, {aggregate} "
         f"FROM trips GROUP BY {keys}"
     )
-    question, _ = require_engine(clinic.con).question_of(text, OWNER)
+    question, _ = require_database(clinic.con).question_of(text, OWNER)
     assert isinstance(question, SelectRequest)
     job = propose_cube(question).groups[0].tables[0].scan.job
     assert isinstance(job, CountingJob) and job.merges
@@ -130,7 +130,7 @@ def test_the_default_serves_computed_keys(trips: Clinic) -> None:
     """GROUP BY an expression gets norms, too, and dp_explain says so."""
     clause = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (rho = 1)"
     text = f"{clause} day // 2 AS pair, count(*) AS n FROM trips GROUP BY day // 2"
-    question, _ = require_engine(trips.con).question_of(text, OWNER)
+    question, _ = require_database(trips.con).question_of(text, OWNER)
     assert isinstance(question, SelectRequest) and NORMS.serves(question) and question.question.treatment.usual
     rows = trips.dp(text)
     assert len(rows) == 30

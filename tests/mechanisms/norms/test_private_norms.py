@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import dpduck
-from dpduck.auditor.neighbours import require_engine
-from dpduck.engine.functions import OWNER
+from dpduck.auditor.neighbours import require_database
+from dpduck.database.functions import OWNER
 from dpduck.kernel.columns.comparisons import Constant
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.door import Door
@@ -57,7 +57,7 @@ def trips() -> Iterator[Clinic]:
 
 
 def proposal_of(clinic: Clinic, select: str = SELECT, rho: float = 1) -> NormProposal:
-    question, _ = require_engine(clinic.con).question_of(CLAUSE.format(rho, "") + select, OWNER)
+    question, _ = require_database(clinic.con).question_of(CLAUSE.format(rho, "") + select, OWNER)
     assert NORMS.serves(question)
     assert isinstance(question, SelectRequest)
     return NORMS.plan(question)
@@ -154,7 +154,7 @@ def test_half_as_many_units_are_above_a_norm_without_a_total(trips: Clinic) -> N
     text = CLAUSE.format(1, "{}") + "month, count(*) FROM trips GROUP BY month"
     found = []
     for more in ("", ", total = TRUE"):
-        question, _ = require_engine(trips.con).question_of(text.format(more), OWNER)
+        question, _ = require_database(trips.con).question_of(text.format(more), OWNER)
         assert isinstance(question, SelectRequest)
         proposal = NORMS.plan(question)
         (search,) = proposal.searches

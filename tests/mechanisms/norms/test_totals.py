@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import dpduck
-from dpduck.auditor.neighbours import require_engine
-from dpduck.engine.functions import OWNER
+from dpduck.auditor.neighbours import require_database
+from dpduck.database.functions import OWNER
 from dpduck.kernel.contributions import FULL, Contribution
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.counting.jobs import CountingJob
@@ -55,7 +55,7 @@ def trips() -> Iterator[Clinic]:
 
 
 def proposal_of(clinic: Clinic, more: str, norm: object = "'private'", select: str = SELECT) -> NormProposal:
-    question, _ = require_engine(clinic.con).question_of(CLAUSE.format(1, norm, more) + select, OWNER)
+    question, _ = require_database(clinic.con).question_of(CLAUSE.format(1, norm, more) + select, OWNER)
     assert NORMS.serves(question) and isinstance(question, SelectRequest)
     return NORMS.plan(question)
 

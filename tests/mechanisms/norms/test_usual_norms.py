@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 import dpduck
-from dpduck.auditor.neighbours import require_engine
-from dpduck.engine.functions import OWNER
+from dpduck.auditor.neighbours import require_database
+from dpduck.database.functions import OWNER
 from dpduck.kernel.noise.integers import LARGEST_VARIANCE
 from dpduck.language.select.request import SelectRequest
 from dpduck.language.select.usual_norms import MANY_CELLS, MANY_ROWS, MOST_VARIANCE, OF_ALL_ROWS
@@ -44,7 +44,7 @@ def shop() -> Iterator[Clinic]:
 
 def request_of(clinic: Clinic, select: str, options: str = BOTH) -> SelectRequest:
     text = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({options}) {select}"
-    question, _ = require_engine(clinic.con).question_of(text, OWNER)
+    question, _ = require_database(clinic.con).question_of(text, OWNER)
     assert isinstance(question, SelectRequest)
     return question
 

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.engine.functions import OWNER, engine_of
+from dpduck.database.functions import OWNER, database_of
 from dpduck.kernel.queries.sessions import Questions, SessionGate
 from tests.mechanisms.sparse.sparse import ask, fill
 from tests.support.clinics import Clinic
@@ -56,10 +56,10 @@ def state(visits: Clinic) -> tuple[int, int]:
 def test_an_abort_after_a_measurement_spends_its_round(visits: Clinic, broken: Broken, error: BaseException) -> None:
     """A look that fired, even if nobody saw its answer, has used its thresholds. False alarm 1e-9: 'K0' is far off."""
     broken.at, broken.error = "answers computed", error
-    engine = engine_of(visits.con)
-    assert engine is not None
+    database = database_of(visits.con)
+    assert database is not None
     with pytest.raises(type(error)):
-        engine.ask('["s", ["K0"], null]', OWNER)
+        database.ask('["s", ["K0"], null]', OWNER)
     assert state(visits) == (0, 1)
     assert ask(visits, "s", "['K0']")[3] == "measured"
     assert state(visits) == (1, 0)

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.papers._no_rows import NO_ROWS
 from dpduck.algebra.hashing import evaluate
-from dpduck.engine.macros import read_macro_files
+from dpduck.database.macros import read_macro_files
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.kernel.price import Ask, AskScan

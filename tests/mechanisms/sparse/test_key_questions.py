@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dpduck.engine.functions import OWNER, answer, engine_of
+from dpduck.database.functions import OWNER, answer, database_of
 from tests.mechanisms.sparse.sparse import PRICE, ask, fill, histogram, refused_ask
 from tests.support.clinics import Clinic
 
@@ -121,10 +121,10 @@ ARGUMENTS = [
 
 def test_arguments_that_no_macro_sends(visits: Clinic) -> None:
     """Anything a client sends instead of JSON of three parts is refused in one line, as any senseless argument."""
-    engine = engine_of(visits.con)
-    assert engine is not None
+    database = database_of(visits.con)
+    assert database is not None
     for argument in ARGUMENTS:
-        told = answer(engine, OWNER, "ask", argument)
+        told = answer(database, OWNER, "ask", argument)
         assert told.startswith("FROM query(error("), argument[:100]
         assert "unexpected" not in told, argument[:100]
         told.encode()

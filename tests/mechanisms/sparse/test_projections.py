@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from dpduck.algebra.hashing import evaluate
-from dpduck.engine.functions import engine_of
-from dpduck.engine.macros import list_macro_names, read_macro_files
+from dpduck.database.functions import database_of
+from dpduck.database.macros import list_macro_names, read_macro_files
 from dpduck.mechanisms.release import Releaser
 from dpduck.publish.publish import publish
 from dpduck.store.cursors import Caller
@@ -122,15 +122,15 @@ def test_a_seed_goes_with_its_projection(visits: Clinic) -> None:
 
 def test_a_projection_is_put_with_its_seed_or_not_at_all(visits: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
     """A name that somebody else takes while the projection is measured is refused, and no seed is left."""
-    engine = engine_of(visits.con)
-    assert engine is not None
+    database = database_of(visits.con)
+    assert database is not None
     view = "CREATE PRIVATE VIEW p OPTIONS (epsilon = 0.1) AS SELECT count(*) AS n FROM visits"
     release = Releaser.release
 
     def overtaken(self: Releaser, *arguments: object) -> object:
         made = release(self, *arguments)  # type: ignore[arg-type]
         monkeypatch.undo()
-        engine.run(view, Caller("owner", owner=True))
+        database.run(view, Caller("owner", owner=True))
         return made
 
     monkeypatch.setattr(Releaser, "release", overtaken)
@@ -210,13 +210,13 @@ def test_names_and_permission(visits: Clinic, tmp_path: Path) -> None:
     """Another's projection is not dropped, a view is no projection, and tables outside the grant are refused."""
     projection(visits)
     visits.con.execute("CREATE TABLE others AS SELECT 1 AS x")
-    engine = engine_of(visits.con)
-    assert engine is not None
+    database = database_of(visits.con)
+    assert database is not None
     alice = Caller("alice", owner=False, tables=("others",))
     with pytest.raises(PermissionRefusal):
-        engine.run("DROP PRIVATE PROJECTION p", alice)
+        database.run("DROP PRIVATE PROJECTION p", alice)
     with pytest.raises(PermissionRefusal):
-        engine.run(f"CREATE PRIVATE PROJECTION mine OPTIONS ({PRICE}) ON visits (code)", alice)
+        database.run(f"CREATE PRIVATE PROJECTION mine OPTIONS ({PRICE}) ON visits (code)", alice)
     assert "taken" in visits.refused(f"CREATE PRIVATE PROJECTION p OPTIONS ({PRICE}) ON visits (number)")
     assert {"dp_project", "dp_project_all", "dp_key", "dp_conjunction"} <= set(list_macro_names())
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.engine.functions import engine_of
+from dpduck.database.functions import database_of
 from dpduck.store.cursors import Caller
 from dpduck.values.errors import PermissionRefusal
 from tests.mechanisms.sparse.sparse import PRICE, ask, fill, refused_ask, session
@@ -103,9 +103,9 @@ def test_a_changed_policy_ends_new_questions(visits: Clinic) -> None:
     dear(visits)
     first = ask(visits, "s", "['K0']")
     visits.dp("ALTER PRIVACY POLICY ON visits NEW EPOCH")
-    engine = engine_of(visits.con)
-    assert engine is not None
-    engine.sparse._sessions._open.clear()
+    database = database_of(visits.con)
+    assert database is not None
+    database.sparse._sessions._open.clear()
     assert ask(visits, "s", "['K0']") == first
     assert "changed since" in refused_ask(visits, "s", "['K2']")
 
@@ -137,22 +137,22 @@ def test_callers_come_one_after_the_other(visits: Clinic) -> None:
 
 def test_who_may_ask(visits: Clinic) -> None:
     """Every principal who may ask about the table may ask the owner's sessions. A principal's own is theirs alone."""
-    engine = engine_of(visits.con)
-    assert engine is not None
+    database = database_of(visits.con)
+    assert database is not None
     dear(visits)
     alice, bob = (Caller(name, owner=False) for name in ("alice", "bob"))
     outsider = Caller("carol", owner=False, tables=("others",))
-    engine.run(f"CREATE PRIVATE SESSION mine OPTIONS ({PRICE}, queries = 100, updates = 2) ON visits (code)", alice)
-    engine.ask('["s", ["K0"], null]', bob)
-    engine.ask('["mine", ["K0"], null]', alice)
+    database.run(f"CREATE PRIVATE SESSION mine OPTIONS ({PRICE}, queries = 100, updates = 2) ON visits (code)", alice)
+    database.ask('["s", ["K0"], null]', bob)
+    database.ask('["mine", ["K0"], null]', alice)
     for caller, question in ((bob, "mine"), (outsider, "s")):
         with pytest.raises(PermissionRefusal):
-            engine.ask(f'["{question}", ["K1"], null]', caller)
+            database.ask(f'["{question}", ["K1"], null]', caller)
     with pytest.raises(PermissionRefusal):
-        engine.run("DROP PRIVATE SESSION mine", bob)
-    assert "mine" not in engine.sparse.list_sessions(bob)
-    assert "mine" in engine.sparse.list_sessions(alice)
-    assert engine.run("DROP PRIVATE SESSION mine", alice) == engine.run("DROP PRIVATE SESSION mine", alice)
+        database.run("DROP PRIVATE SESSION mine", bob)
+    assert "mine" not in database.sparse.list_sessions(bob)
+    assert "mine" in database.sparse.list_sessions(alice)
+    assert database.run("DROP PRIVATE SESSION mine", alice) == database.run("DROP PRIVATE SESSION mine", alice)
 
 
 def test_many_questions_from_a_table(visits: Clinic) -> None:

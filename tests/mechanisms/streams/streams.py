@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dpduck
-from dpduck.engine.functions import engine_of
+from dpduck.database.functions import database_of
 from dpduck.kernel.queries.streams import StreamAsk
 from dpduck.language.statements.kinds import CreatePrivate
 from dpduck.language.statements.parse import parse_statement
@@ -90,9 +90,9 @@ class Visits:
 
     @property
     def streams(self) -> Any:
-        engine = engine_of(self.con)
-        assert engine is not None
-        return engine.streams
+        database = database_of(self.con)
+        assert database is not None
+        return database.streams
 
     def request(self) -> StreamRequest:
         """Returns the stream's request."""

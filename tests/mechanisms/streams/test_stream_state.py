@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.engine.connection import verify_store
+from dpduck.database.connection import verify_store
 from dpduck.values.errors import DpduckError
 from tests.mechanisms.streams.streams import MOST, POLICY, Visits, options
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import dpduck
 from dpduck.auditor.audit import Settings, audit
-from dpduck.engine.functions import OWNER, engine_of
+from dpduck.database.functions import OWNER, database_of
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.price import Ask, price
@@ -34,9 +34,9 @@ def shop() -> Iterator[Clinic]:
 
 
 def proposal(shop: Clinic, statement: str) -> SyntheticProposal:
-    engine = engine_of(shop.con)
-    assert engine is not None
-    question, _ = engine.question_of(statement, OWNER)
+    database = database_of(shop.con)
+    assert database is not None
+    question, _ = database.question_of(statement, OWNER)
     assert isinstance(question, SyntheticRequest)
     return propose_synthetic(question)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpduck
-from dpduck.engine.functions import OWNER, engine_of
+from dpduck.database.functions import OWNER, database_of
 from dpduck.kernel.noise.entropy import operating_system_entropy, words64
 from dpduck.language.select.impossible_cells import ImpossibleCells
 from dpduck.mechanisms.registry import mechanism_of
@@ -108,14 +108,14 @@ def test_margins_that_noise_drowns_are_said_before_the_charge(shop: Clinic) -> N
     than separately drawn tables, and what helps. At a larger price they do not. The words depend on sizes, MAX ROWS,
     EXPECT ROWS and the price, never on rows."""
     said: list[str] = []
-    engine = engine_of(shop.con)
-    assert engine is not None
-    foresight = replace(engine.foresight, steps=said.append)
+    database = database_of(shop.con)
+    assert database is not None
+    foresight = replace(database.foresight, steps=said.append)
     for price, drowned in (("2", False), ("0.02", True)):
         text, word = CHILDREN.replace("epsilon = 2", f"epsilon = {price}"), "columns that are drawn apart are often"
         note = str(shop.con.execute("SELECT note FROM dp_explain(?) WHERE chosen", [text]).fetchall()[0][0])
         assert (word in note) == drowned and ("a smaller MAX ROWS" in note) == drowned
-        question = engine.question_of(text, OWNER)[0]
+        question = database.question_of(text, OWNER)[0]
         mechanism = mechanism_of(question)
         foresight.say(mechanism, mechanism.plan(question))
         assert [word in step for step in said] == [True] * drowned
@@ -213,13 +213,13 @@ def test_children_stand_when_their_parents_are_dropped(shop: Clinic) -> None:
 def test_more_children_than_have_room_are_refused_before_the_charge(shop: Clinic) -> None:
     """How many children there are is known from their parents: no room for them costs nothing. The option rows is
     refused as early."""
-    engine, charged = engine_of(shop.con), shop.charges()
-    assert engine is not None
+    database, charged = database_of(shop.con), shop.charges()
+    assert database is not None
     small, new = replace(OWNER, room=lambda rows: 3), CHILDREN.replace("made_orders", "no_room")
     for text in (new.replace("epsilon = 2", "epsilon = 4"),
                  new.replace("epsilon = 2", "epsilon = 4, rows = 5").replace(EACH, "")):  # fmt: skip
         with pytest.raises(Refusal, match="rows have no room in the store"):
-            engine.run(text, small)
+            database.run(text, small)
     assert shop.charges() == charged
 
 

@@ -15,8 +15,8 @@ from benchmarks.papers._synthetic_data import mixture, run_annealed, run_cube, s
 from benchmarks.peers._wide_tables import Wide
 from benchmarks.peers.synthetic_wide import counts_of, distance, picked, price_of
 from dpduck.algebra.marginals import MarginalWorkload
-from dpduck.engine import functions
-from dpduck.engine.engine import Engine
+from dpduck.database import functions
+from dpduck.database.database import Database
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.mechanisms.release import Releaser
 from dpduck.mechanisms.synthetic.plan import plan_aim, tables_error
@@ -35,8 +35,8 @@ PURE = "BUDGET (epsilon = 1000)"
 GAUSSIAN = "BUDGET (epsilon = 100, delta = 1e-3)"
 
 
-def engine_of(clinic: Clinic) -> Engine:
-    found = functions.engine_of(clinic.con)
+def database_of(clinic: Clinic) -> Database:
+    found = functions.database_of(clinic.con)
     assert found is not None
     return found
 
@@ -116,7 +116,7 @@ def test_rows_are_free_once_the_distribution_is_released(made: Clinic) -> None:
 def test_names_are_given_one_at_a_time(made: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the last check of a free name until its table stands, nobody else can give or take a name. So no view and no
     table replaces another that was made meanwhile."""
-    views, busy = engine_of(made)._views, []
+    views, busy = database_of(made)._views, []
 
     def watched(method: str) -> None:
         original = getattr(ReleaseStore, method)
@@ -139,18 +139,18 @@ def test_names_are_given_one_at_a_time(made: Clinic, monkeypatch: pytest.MonkeyP
 
 def test_a_name_that_another_took_meanwhile(made: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
     """Alice's view appears between Bob's first look and his last: CREATE OR REPLACE is refused and hers stays."""
-    engine, charge = engine_of(made), Releaser.release
+    database, charge = database_of(made), Releaser.release
 
     def release(*arguments: object, **named: object) -> object:
         done = charge(*arguments, **named)  # type: ignore[arg-type]
         monkeypatch.setattr(Releaser, "release", charge)
         cube = "SELECT sex, count(*) AS n FROM visits GROUP BY sex"
-        engine.run(f"CREATE PRIVATE VIEW synth OPTIONS (epsilon = 2) AS {cube}", ALICE)
+        database.run(f"CREATE PRIVATE VIEW synth OPTIONS (epsilon = 2) AS {cube}", ALICE)
         return done
 
     monkeypatch.setattr(Releaser, "release", release)
     with pytest.raises(PermissionRefusal, match="another's"):
-        engine.run(create("synth", "epsilon = 1, mechanism = 'mwem'", head="CREATE OR REPLACE"), BOB)
+        database.run(create("synth", "epsilon = 1, mechanism = 'mwem'", head="CREATE OR REPLACE"), BOB)
     assert made.rows("SELECT epsilon, kind FROM dp_releases() WHERE name = 'synth'") == [(2.0, "view")]
 
 

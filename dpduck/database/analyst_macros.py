@@ -6,7 +6,7 @@ from pathlib import Path
 
 import duckdb
 
-from dpduck.engine.macros import read_macro_files
+from dpduck.database.macros import read_macro_files
 from dpduck.values.quoting import quote_identifier
 
 PACKAGE = Path(__file__).resolve().parent.parent

@@ -1,4 +1,4 @@
-"""Listings that need no engine: budgets and charges."""
+"""Listings that need no full database: budgets and charges."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from tests.engine.corpus import KEYS, STATEMENTS, opened
-from tests.engine.corpus_pins import Pin, changed, pinned, pins
+from tests.database.corpus import KEYS, STATEMENTS, opened
+from tests.database.corpus_pins import Pin, changed, pinned, pins
 
 FIELDS = ("digest", "ledger", "columns", "sql")
 ORDER_IS_THAT_OF_THE_PINS = duckdb.__version__.startswith("1.")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from dpduck.engine.foresight import Foresight
-from dpduck.engine.late import Late
-from dpduck.engine.started import Started
+from dpduck.database.foresight import Foresight
+from dpduck.database.late import Late
+from dpduck.database.started import Started
 from dpduck.engines.tables import EngineTables
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.noise.entropy import operating_system_entropy
@@ -43,7 +43,7 @@ from dpduck.mechanisms.known.cells import cells_sql
 from dpduck.mechanisms.known.reuse import forecast_reuse, nothing_sql, reuse_digest
 from dpduck.mechanisms.known.statements import LONGEST_KEPT, MOST_LABELS, KnownStatements
 from dpduck.mechanisms.mechanism import Tools
-from dpduck.mechanisms.parts import EngineParts
+from dpduck.mechanisms.parts import DatabaseParts
 from dpduck.mechanisms.published_facts import errors_of, notes_of, nothing_shown, scope_of
 from dpduck.mechanisms.registry import check_sql, mechanism_of, own_options
 from dpduck.mechanisms.release import Releaser
@@ -63,8 +63,8 @@ from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
 
 if TYPE_CHECKING:
-    from dpduck.engine.about import AboutTables
-    from dpduck.engine.checks import StatementChecks
+    from dpduck.database.about import AboutTables
+    from dpduck.database.checks import StatementChecks
     from dpduck.mechanisms.sparse.request import SparseRequest
     from dpduck.mechanisms.sparse.statements import SparseQueries
     from dpduck.mechanisms.streams.statements import Streams
@@ -91,8 +91,8 @@ class Analysed:
     terms: PolicyTerms | None
 
 
-class Engine:
-    """Engine behind the dp functions of one database, with its policies, ledger and releases."""
+class Database:
+    """Database with dpduck loaded: its policies, ledger and releases, and the statements of its dp functions."""
 
     def __init__(self, started: Started) -> None:
         connections, store, ledger, steps = started.connections, started.store, started.ledger, started.steps
@@ -122,7 +122,7 @@ class Engine:
         )  # fmt: skip
         self._changes = OwnerChanges(connections.cursor, self._policies, ledger, self._prepared, self.engines)
         self._views = PrivateViews(self._releases, store, self._policies.all_tables)
-        self._parts = EngineParts(
+        self._parts = DatabaseParts(
             connections.cursor, self._policies, self._releases, self._views, ledger, operating_system_entropy(), steps,
             self._workers, self._place_of, self._answered, self._release,
         )  # fmt: skip
@@ -157,12 +157,12 @@ class Engine:
         return self._streams()
 
     def _new_about(self) -> AboutTables:
-        from dpduck.engine.about import AboutTables  # noqa: PLC0415
+        from dpduck.database.about import AboutTables  # noqa: PLC0415
 
         return AboutTables(self._open_cursor, self._policies, self._releases, self._prepared, self.engines)
 
     def _new_checks(self) -> StatementChecks:
-        from dpduck.engine.checks import StatementChecks  # noqa: PLC0415
+        from dpduck.database.checks import StatementChecks  # noqa: PLC0415
 
         return StatementChecks(self._open_cursor, self._policies, self._ledger, self._place_of, self._workers)
 
@@ -184,8 +184,8 @@ class Engine:
 
         return Streams(self._parts, StreamStore(self._open_cursor, self._store, self._releases), files)
 
-    def whole(self) -> Engine:
-        """Returns this engine. Started, which stands in before an engine is needed, has this method to build it."""
+    def whole(self) -> Database:
+        """Returns this database. Started, which stands in for it at first, has this method to build it."""
         return self
 
     @property

@@ -1,6 +1,6 @@
 """Pins of each statement of the corpus: its request, its price, its SQL over answers and its exact counts.
 
-`python -m tests.engine.corpus_pins` writes the pins of this commit anew. A difference in Git is then a change that
+`python -m tests.database.corpus_pins` writes the pins of this commit anew. A difference in Git is then a change that
 somebody must want. No pin names a way of counting, so that two ways can be held to be equal.
 """
 
@@ -18,9 +18,9 @@ from unittest.mock import patch
 
 import duckdb
 
-from dpduck.auditor.neighbours import require_engine
-from dpduck.engine.functions import OWNER
-from tests.engine.corpus import BY_NOISE, KEYS, STATEMENTS, opened
+from dpduck.auditor.neighbours import require_database
+from dpduck.database.functions import OWNER
+from tests.database.corpus import BY_NOISE, KEYS, STATEMENTS, opened
 from tests.support.exact import noted_counts
 
 FOLDER = Path(__file__).parent / "pinned"
@@ -74,7 +74,7 @@ def _pin(connection: duckdb.DuckDBPyConnection, statement: str) -> Pin:
         "columns": columns,
     }
     if statement.startswith(("SELECT", "WITH")):
-        pin["sql"] = RELEASED.sub("released", require_engine(connection).run(statement, OWNER))
+        pin["sql"] = RELEASED.sub("released", require_database(connection).run(statement, OWNER))
     return pin
 
 

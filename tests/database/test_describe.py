@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpduck.engine.functions import engine_of, run_call
+from dpduck.database.functions import database_of, run_call
 from dpduck.store.cursors import Caller
 from dpduck.values.errors import DpduckError, PermissionRefusal
 from tests.support.clinics import Clinic, by
@@ -28,9 +28,9 @@ STATEMENTS = (
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_columns_are_told_before_and_without_a_charge(clinic: Clinic, statement: str) -> None:
     """Requirement: schema probes never charge. Their columns are those of the answer, without a row."""
-    engine = engine_of(clinic.con)
-    assert engine is not None
-    told = clinic.con.sql(engine.describe(statement, Caller("alice", owner=False)))
+    database = database_of(clinic.con)
+    assert database is not None
+    told = clinic.con.sql(database.describe(statement, Caller("alice", owner=False)))
     assert clinic.charges() == 0
     columns = list(zip(told.columns, map(str, told.types), strict=True))
     assert told.fetchall() == []
@@ -41,28 +41,28 @@ def test_columns_are_told_before_and_without_a_charge(clinic: Clinic, statement:
 
 def test_a_probe_asks_for_permission(clinic: Clinic) -> None:
     """Columns of a table that is not the caller's to ask about are refused like the answer."""
-    engine = engine_of(clinic.con)
-    assert engine is not None
+    database = database_of(clinic.con)
+    assert database is not None
     with pytest.raises(PermissionRefusal):
-        engine.describe(by("sex"), Caller("carol", owner=False, tables=("wards",)))
+        database.describe(by("sex"), Caller("carol", owner=False, tables=("wards",)))
 
 
 def test_a_call_returns_the_entry_that_paid_for_it(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
     """Requirement: the call itself returns the ledger's entry, whether it answered or failed."""
-    engine, alice = engine_of(clinic.con), Caller("alice", owner=False)
-    assert engine is not None
+    database, alice = database_of(clinic.con), Caller("alice", owner=False)
+    assert database is not None
 
     def entry_of(action: str, text: str) -> int | None:
         try:
-            return run_call(engine, alice, action, text).entry
+            return run_call(database, alice, action, text).entry
         except DpduckError as error:
             return error.entry
 
-    last = engine.ledger.last_entry()
+    last = database.ledger.last_entry()
     assert entry_of("run", by("sex")) == last + 1
     assert entry_of("run", by("sex")) is None, "it is stored"
     assert entry_of("explain", by("ward")) is None
     assert entry_of("run", by("ward", epsilon="1000")) is None, "it is refused"
     monkeypatch.setattr("dpduck.store.views.PrivateViews.put", lambda *_: 1 / 0)
     assert entry_of("run", f"CREATE PRIVATE VIEW v OPTIONS (epsilon = 0.1) AS {PLAIN}") == last + 2, "it failed later"
-    assert engine.ledger.last_entry() == last + 2
+    assert database.ledger.last_entry() == last + 2

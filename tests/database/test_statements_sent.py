@@ -35,7 +35,7 @@ def test_statements_sent_to_duckdb(kind: str, tmp_path: Path, monkeypatch: pytes
     """No more statements than the number here for each shape. Opening a cursor counts as one, which sets its path."""
     monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path))
     monkeypatch.setattr(attached, "_SETTLED", -(10**9))
-    for module in ("dpduck.engine.engine", "dpduck.mechanisms.release"):  # nothing was asked by another test
+    for module in ("dpduck.database.database", "dpduck.mechanisms.release"):  # nothing was asked by another test
         monkeypatch.setattr(f"{module}.SandboxAnswers", SandboxAnswers)
     with dpduck.connect(tmp_path / "clinic.duckdb") as connection:
         connection.execute(

@@ -1,6 +1,6 @@
 """The parts of a database that are open once dpduck is loaded: its ledger and its policies.
 
-The engine that plans, counts and answers is imported when a statement first needs it.
+The class that plans, counts and answers (Database) is imported when a statement first needs it.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpduck.engine.progress import Progress
+from dpduck.database.progress import Progress
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.ledger.secrets import Steps
 from dpduck.store import layout
 from dpduck.store.cursors import DatabaseConnections
 
 if TYPE_CHECKING:
-    from dpduck.engine.engine import Engine
-    from dpduck.engine.listings import Listings
+    from dpduck.database.database import Database
+    from dpduck.database.listings import Listings
 
 
 class Started:
@@ -39,26 +39,26 @@ class Started:
         self.steps, self.beside, self.progress = steps, beside, progress
         self._lock = threading.RLock()
         self._listings: Listings | None = None
-        self._engine: Engine | None = None
+        self._database: Database | None = None
 
     @property
     def listings(self) -> Listings:
-        """Returns the listings that need no engine."""
+        """Returns the listings that need no full database."""
         with self._lock:
             if self._listings is None:
-                from dpduck.engine.listings import Listings, policies_of  # noqa: PLC0415
+                from dpduck.database.listings import Listings, policies_of  # noqa: PLC0415
 
                 self._listings = Listings(policies_of(self.connections, self.store, self.ledger), self.ledger)
             return self._listings
 
-    def whole(self) -> Engine:
-        """Returns the engine. The first thread that asks for it imports and builds it, once."""
+    def whole(self) -> Database:
+        """Returns the full database. The first thread that asks for it imports and builds it, once."""
         with self._lock:
-            if self._engine is None:
-                from dpduck.engine.engine import Engine  # noqa: PLC0415
+            if self._database is None:
+                from dpduck.database.database import Database  # noqa: PLC0415
 
-                self._engine = Engine(self)
-            return self._engine
+                self._database = Database(self)
+            return self._database
 
 
 def complete_store(started: Started) -> None:

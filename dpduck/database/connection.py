@@ -11,9 +11,9 @@ from typing import Any
 
 import duckdb
 
-from dpduck.engine.progress import progress_here, with_notes
-from dpduck.engine.registered import are_kept, find_database, require_free_names, serve
-from dpduck.engine.started import Started, complete_store
+from dpduck.database.progress import progress_here, with_notes
+from dpduck.database.registered import are_kept, find_database, require_free_names, serve
+from dpduck.database.started import Started, complete_store
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.ledger.secrets import Steps, no_step
 from dpduck.kernel.ledger.witness import state_directory
@@ -116,11 +116,11 @@ def attach_spark(
     engine: an address (sc://host:15002/;use_ssl=true) or a session. tables: schema.table in the engine, which becomes
     name.schema.table here. The engine counts their rows. buckets: tasks of a count. The default follows EXPECT ROWS.
     """
-    from dpduck.engine.functions import engine_of  # noqa: PLC0415
+    from dpduck.database.functions import database_of  # noqa: PLC0415
     from dpduck.engines.listener import require_listener  # noqa: PLC0415
     from dpduck.engines.spark import SparkEngine, open_session  # noqa: PLC0415
 
-    loaded = engine_of(connection)
+    loaded = database_of(connection)
     if loaded is None:
         raise Refusal("dpduck is not loaded on this connection", accepted="dpduck.load(con) first")
     if isinstance(engine, str):
@@ -134,10 +134,10 @@ def attach_known(connection: duckdb.DuckDBPyConnection, named: str) -> list[str]
 
     A token comes from the environment (DPDUCK_ENGINE_NAME_TOKEN) and is stored nowhere.
     """
-    from dpduck.engine.functions import engine_of  # noqa: PLC0415
+    from dpduck.database.functions import database_of  # noqa: PLC0415
 
     name, _, address = named.partition("=")
-    loaded = engine_of(connection)
+    loaded = database_of(connection)
     if loaded is None or not name or not address.startswith("sc://"):
         raise Refusal("an engine is a name and an address", accepted="--engine lake=sc://host:15002/;use_ssl=true")
     token = os.environ.get(f"DPDUCK_ENGINE_{name.upper()}_TOKEN")

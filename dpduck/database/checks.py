@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dpduck.engine.about import read_table_name
+from dpduck.database.about import read_table_name
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.counting.unit_facts import UnitContributions, facts_of_units
 from dpduck.kernel.ledger.ledger import Ledger

@@ -12,8 +12,8 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.engine.connection import verify_store
-from tests.engine.pinned_statements import COUNTS, PINS, STATEMENTS, STORE, answer, golden, made, releases
+from dpduck.database.connection import verify_store
+from tests.database.pinned_statements import COUNTS, PINS, STATEMENTS, STORE, answer, golden, made, releases
 from tests.support.clinics import CHARGES
 
 PINNED: dict[str, dict[str, list[Any]]] = json.loads(PINS.read_text(encoding="utf-8"))

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.engine.macros import read_macro_files
+from dpduck.database.macros import read_macro_files
 from tests.support.clinics import Clinic, by
 
 

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.engine import engine
+from dpduck.database import database
 
 COUNT = "FROM dp('SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) AS n FROM visits GROUP BY sex')"
 WARDS = (
@@ -35,14 +35,14 @@ def clinic() -> Iterator[duckdb.DuckDBPyConnection]:
 def analyses(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Lists the analysed statements."""
     seen: list[object] = []
-    analyse = vars(engine)["analyse"]
+    analyse = vars(database)["analyse"]
 
     def noted(*asked: object) -> object:
         seen.append(asked[0])
         found: object = analyse(*asked)
         return found
 
-    monkeypatch.setattr(engine, "analyse", noted)
+    monkeypatch.setattr(database, "analyse", noted)
     return seen
 
 

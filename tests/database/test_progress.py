@@ -14,13 +14,13 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.engine import connection, progress
-from dpduck.engine.progress import WORDS, Progress
+from dpduck.database import connection, progress
+from dpduck.database.progress import WORDS, Progress
 
 SCRIPT = """
 import sys, time
 import dpduck
-from dpduck.engine import progress
+from dpduck.database import progress
 progress.FIRST, progress.EVERY = 0.3, 0.1
 with dpduck.connect() as con:
     con.execute("CREATE TABLE visits AS SELECT range % 2 AS sex FROM range(100)")

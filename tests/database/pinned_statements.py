@@ -1,8 +1,8 @@
 """Values that a restructuring must keep: digests, ledger rows and a store of an earlier commit.
 
-`python -m tests.engine.pinned_statements pins` writes the values of this commit to pinned/releases.json.
-`python -m tests.engine.pinned_statements counts` writes the exact counts of these statements to pinned/counts.json.
-`python -m tests.engine.pinned_statements store` writes a small store of this commit to pinned/store.zip.
+`python -m tests.database.pinned_statements pins` writes the values of this commit to pinned/releases.json.
+`python -m tests.database.pinned_statements counts` writes the exact counts of these statements to pinned/counts.json.
+`python -m tests.database.pinned_statements store` writes a small store of this commit to pinned/store.zip.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls of dp's SQL functions: the engine's method for each function, and the messages of failures.
+"""Calls of dp's SQL functions: the database's method for each function, and the messages of failures.
 
 dp_draft writes a policy from the schema, or also from priced answers to statements. These statements go through the
 same door as anybody's.
@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from dpduck.engine.macros import UNEXPECTED, raising_sql
-from dpduck.engine.registered import find_database
-from dpduck.engine.started import Started
+from dpduck.database.macros import UNEXPECTED, raising_sql
+from dpduck.database.registered import find_database
+from dpduck.database.started import Started
 from dpduck.store.cursors import Caller, is_ctrl_c
 from dpduck.values.errors import BudgetRefusal, DpduckError, InternalError, Interrupted, StoreError
 
 if TYPE_CHECKING:
-    from dpduck.engine.engine import Engine
+    from dpduck.database.database import Database
     from dpduck.owner.private_draft import Rows
 
 
@@ -32,33 +32,35 @@ UNWRITTEN = (
 )
 
 
-def draft(engine: Engine, argument: str, caller: Caller) -> str:
+def draft(database: Database, argument: str, caller: Caller) -> str:
     """Returns SQL with the draft of a policy, line by line."""
-    return engine.about.draft(argument, caller, partial(_answer_statements, engine, caller))
+    return database.about.draft(argument, caller, partial(_answer_statements, database, caller))
 
 
-def _answer_statements(engine: Engine, caller: Caller, statements: Sequence[str]) -> list[tuple[Rows, float | None]]:
+def _answer_statements(
+    database: Database, caller: Caller, statements: Sequence[str]
+) -> list[tuple[Rows, float | None]]:
     """Returns the rows of each statement, with the rank error of its first quantile. If the budget has no room for all
     statements, refuses before anything is charged.
     """
-    with engine.connections.cursor() as cursor:
-        batch = engine.plan(";\n".join(statements), caller)
+    with database.connections.cursor() as cursor:
+        batch = database.plan(";\n".join(statements), caller)
         ((fits,),) = cursor.execute(f"SELECT bool_and(fits) FROM ({batch}) WHERE number IS NULL").fetchall()
         if not fits:
             raise BudgetRefusal("the budget has no room for this private draft", accepted="a smaller epsilon")
         return [
             (
-                cursor.execute(engine.run(statement, caller)).fetchall(),
-                engine.foresight.rank_error(engine.question_of(statement, caller)[0]),
+                cursor.execute(database.run(statement, caller)).fetchall(),
+                database.foresight.rank_error(database.question_of(statement, caller)[0]),
             )
             for statement in statements
         ]
 
 
-def answer(engine: Engine | Started, caller: Caller, action: str, argument: str | None) -> str:
+def answer(database: Database | Started, caller: Caller, action: str, argument: str | None) -> str:
     """Returns SQL for one call. If the call fails, this SQL raises the one-line message when any client binds it."""
     try:
-        return run_call(engine, caller, action, argument).sql
+        return run_call(database, caller, action, argument).sql
     except (DpduckError, Interrupted) as error:
         return raising_sql(str(error))
     except KeyboardInterrupt:
@@ -73,12 +75,12 @@ class CallResult:
     entry: int | None
 
 
-def run_call(engine: Engine | Started, caller: Caller, action: str, argument: str | None) -> CallResult:
+def run_call(database: Database | Started, caller: Caller, action: str, argument: str | None) -> CallResult:
     """Carries out a call. Every failure becomes a DpduckError with the ledger entry: other errors could quote data."""
     entries: list[int] = []
     caller = replace(caller, charged=entries.append)
     try:
-        sql = _dispatch(engine, caller, action, argument)
+        sql = _dispatch(database, caller, action, argument)
     except (duckdb.IOException, duckdb.TransactionException):
         failure: DpduckError = StoreError(UNWRITTEN)
     except DpduckError as error:
@@ -93,51 +95,51 @@ def run_call(engine: Engine | Started, caller: Caller, action: str, argument: st
     raise failure
 
 
-def _dispatch(started: Engine | Started, caller: Caller, action: str, argument: str | None) -> str:
-    """Returns SQL for one call. The engine is built when a call first needs it."""
+def _dispatch(started: Database | Started, caller: Caller, action: str, argument: str | None) -> str:
+    """Returns SQL for one call. The database's parts are built when a call first needs them."""
     if action == "budget":
         return started.listings.budget(caller)
     if action == "ledger_entries":
         return started.listings.ledger_entries(caller)
-    engine, text = started.whole(), argument or ""
+    database, text = started.whole(), argument or ""
     match action:
         case "columns":
-            return engine.about.columns(argument, caller)
+            return database.about.columns(argument, caller)
         case "check":
-            return engine.check(text, caller)
+            return database.check(text, caller)
         case "compare":
-            return engine.about.compare(text, caller)
+            return database.about.compare(text, caller)
         case "twin":
-            return engine.about.twin(text, caller)
+            return database.about.twin(text, caller)
         case "certificate":
-            return engine.about.certificate(text, caller)
+            return database.about.certificate(text, caller)
         case "difference":
-            return engine.streams.difference(text)
+            return database.streams.difference(text)
         case "list_streams":
-            return engine.streams.list_streams(caller)
+            return database.streams.list_streams(caller)
         case "list_sessions":
-            return engine.sparse.list_sessions(caller)
+            return database.sparse.list_sessions(caller)
         case "list_policies":
-            return engine.list_policies(caller)
+            return database.list_policies(caller)
         case "list_releases":
-            return engine.list_releases(caller)
+            return database.list_releases(caller)
     with_argument: dict[str, Callable[[str, Caller], str]] = {
-        "run": engine.run,
-        "describe": engine.describe,
-        "explain": engine.explain,
-        "errors": engine.errors,
-        "known": engine.known,
-        "draft": partial(draft, engine),
-        "plan": engine.plan,
-        "ask": engine.ask,
-        "describe_ask": engine.describe_ask,
-        "stderr_of": engine.combine_cells,
-        "ratio_of": engine.combine_cells,
+        "run": database.run,
+        "describe": database.describe,
+        "explain": database.explain,
+        "errors": database.errors,
+        "known": database.known,
+        "draft": partial(draft, database),
+        "plan": database.plan,
+        "ask": database.ask,
+        "describe_ask": database.describe_ask,
+        "stderr_of": database.combine_cells,
+        "ratio_of": database.combine_cells,
     }
     return with_argument[action](text, caller)
 
 
-def engine_of(connection: duckdb.DuckDBPyConnection) -> Engine | None:
-    """Returns the engine of this connection's database. None if dpduck is not loaded on it."""
+def database_of(connection: duckdb.DuckDBPyConnection) -> Database | None:
+    """Returns this connection's database. None if dpduck is not loaded on it."""
     started = find_database(connection)
     return None if started is None else started.whole()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from dpduck.engine.progress import Progress
+from dpduck.database.progress import Progress
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.language.select.request import SelectRequest
 from dpduck.mechanisms.forecast import Forecast, charge_price, errors_sql, noise_warning, worst_of

@@ -1,4 +1,4 @@
-"""Parts of an engine that most statements do without: each is imported and built when a statement first needs it."""
+"""Parts of a database that most statements do without: each is imported and built when a statement first needs it."""
 
 from __future__ import annotations
 

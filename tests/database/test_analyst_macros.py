@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpduck.engine.analyst_macros import install_analyst_macros
+from dpduck.database.analyst_macros import install_analyst_macros
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.strategies.recovery.intervals import ErrorLaw, margin
 from tests.support.clinics import macro_names

@@ -13,7 +13,7 @@ import duckdb
 from duckdb.func import SPECIAL
 from duckdb.sqltypes import VARCHAR
 
-from dpduck.engine.macros import (
+from dpduck.database.macros import (
     MACROS,
     MARK,
     SEVERAL_ARGUMENTS,
@@ -22,7 +22,7 @@ from dpduck.engine.macros import (
     raising_sql,
     read_macro_files,
 )
-from dpduck.engine.started import Started
+from dpduck.database.started import Started
 from dpduck.store.attaching import STORE_NAME
 from dpduck.store.cursors import CLOSED
 from dpduck.values.errors import Refusal
@@ -37,7 +37,7 @@ returned a text, DuckDB's client would check whether that is a pandas value, and
 """
 
 IDENTITY = "identity"
-_ENGINES: dict[str, Started] = {}
+_DATABASES: dict[str, Started] = {}
 _STARTING: dict[str, int] = {}
 """The thread that puts macros on a database, by the database's identity."""
 
@@ -84,16 +84,16 @@ def _bodies(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> set[
 def find_database(connection: duckdb.DuckDBPyConnection) -> Started | None:
     """Returns the open parts of this connection's database. None if dpduck was not loaded on it."""
     identity = _identity(connection)
-    return None if identity is None else _ENGINES.get(identity)
+    return None if identity is None else _DATABASES.get(identity)
 
 
-def serve(connection: duckdb.DuckDBPyConnection, engine: Started, *, kept: bool) -> None:
-    """Lets an engine answer for this connection's database, through macros in the database.
+def serve(connection: duckdb.DuckDBPyConnection, database: Started, *, kept: bool) -> None:
+    """Lets dpduck answer for this connection's database, through macros in the database.
 
     kept: whether macros of all names are there. If one check finds that all have this version, nothing is written.
     """
-    for ended in [identity for identity, served in _ENGINES.items() if not served.connections.any_open()]:
-        del _ENGINES[ended]
+    for ended in [identity for identity, served in _DATABASES.items() if not served.connections.any_open()]:
+        del _DATABASES[ended]
     identity = _identity(connection) or _register(connection)
     _STARTING[identity] = threading.get_ident()
     try:
@@ -103,7 +103,7 @@ def serve(connection: duckdb.DuckDBPyConnection, engine: Started, *, kept: bool)
             _install_macros(connection)
     finally:
         del _STARTING[identity]
-    _ENGINES[identity] = engine
+    _DATABASES[identity] = database
 
 
 def _identity(connection: duckdb.DuckDBPyConnection) -> str | None:
@@ -131,13 +131,13 @@ def _register(connection: duckdb.DuckDBPyConnection) -> str:
             return None
         if _STARTING.get(identity) == threading.get_ident():
             return None
-        from dpduck.engine.functions import OWNER, answer  # noqa: PLC0415
+        from dpduck.database.functions import OWNER, answer  # noqa: PLC0415
 
-        engine = _ENGINES.get(identity)
-        if engine is None or engine.progress is None:
-            return raising_sql(CLOSED) if engine is None else answer(engine, OWNER, action, argument)
-        with engine.progress.working():
-            return answer(engine, OWNER, action, argument)
+        database = _DATABASES.get(identity)
+        if database is None or database.progress is None:
+            return raising_sql(CLOSED) if database is None else answer(database, OWNER, action, argument)
+        with database.progress.working():
+            return answer(database, OWNER, action, argument)
 
     _KEPT.append(call)
     connection.create_function(FUNCTION, call, [VARCHAR, VARCHAR], VARCHAR, side_effects=True, null_handling=SPECIAL)

@@ -37,10 +37,10 @@ def test_load_imports_no_engine(again: bool, tmp_path: Path) -> None:
     """Loading dpduck opens only its store. Planning, parsing and counting code waits for a statement."""
     database = tmp_path / "clinic.duckdb"
     modules = [loaded(LOAD, database) for _ in range(1 + again)][-1]
-    assert {"dpduck.engine.connection", "duckdb"} <= modules
+    assert {"dpduck.database.connection", "duckdb"} <= modules
     packages = {name.split(".")[0] for name in modules}
     assert packages & {"pandas", "pyarrow", "scipy", "sqlglot"} == set(), "numpy is DuckDB's, for any function"
-    assert [name for name in modules if name.startswith((*ENGINE, "dpduck.engine.engine"))] == []
+    assert [name for name in modules if name.startswith((*ENGINE, "dpduck.database.database"))] == []
 
 
 def test_a_count_imports_what_it_needs(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.engine import registered
+from dpduck.database import registered
 
 POLICY = "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN sex IN (0, 1))"
 COUNT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) count(*) AS n FROM visits"
@@ -99,7 +99,7 @@ def test_macros_of_another_version_are_replaced(older: str, database: Path, writ
 def test_statements_go_on_while_another_thread_puts_macros_there(database: Path) -> None:
     """The function answers NULL to the thread alone that compares macros, which DuckDB binds meanwhile."""
     with dpduck.connect(database) as con:
-        (identity,) = [one for one, served in registered._ENGINES.items() if served.connections.any_open()][-1:]
+        (identity,) = [one for one, served in registered._DATABASES.items() if served.connections.any_open()][-1:]
         registered._STARTING[identity] = -1
         try:
             assert budgets(con) == [("visits", 1.0)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dpduck.engine import functions
+from dpduck.database import functions
 from dpduck.store.cursors import Caller
 from dpduck.values.errors import PermissionRefusal, Refusal
 from tests.support.clinics import Clinic
@@ -37,9 +37,9 @@ def people(open_clinic: Callable[..., Clinic]) -> Clinic:
 
 
 def compared(clinic: Clinic, caller: Caller, name: str) -> str:
-    engine = functions.engine_of(clinic.con)
-    assert engine is not None
-    return engine.about.compare(name, caller)
+    database = functions.database_of(clinic.con)
+    assert database is not None
+    return database.about.compare(name, caller)
 
 
 def test_distances_are_those_of_the_rows(people: Clinic) -> None:
@@ -69,11 +69,11 @@ def test_nobody_else_may_compare(people: Clinic) -> None:
     never run in this process. A view, a sample and an unknown name are no synthetic tables."""
     with pytest.raises(PermissionRefusal):
         compared(people, ALICE, "made")
-    engine = functions.engine_of(people.con)
-    assert engine is not None
+    database = functions.database_of(people.con)
+    assert database is not None
     head = "CREATE PRIVATE TABLE {} OPTIONS (epsilon = 1, delta = 1e-6) AS SELECT sex, ward FROM people"
-    engine.run(head.format("hers") + " WHERE sex = 'F' WORKLOAD MARGINALS (1)", ALICE)
-    engine.run(head.format("plain") + " WORKLOAD MARGINALS (1)", ALICE)
+    database.run(head.format("hers") + " WHERE sex = 'F' WORKLOAD MARGINALS (1)", ALICE)
+    database.run(head.format("plain") + " WORKLOAD MARGINALS (1)", ALICE)
     with pytest.raises(Refusal, match="somebody else"):
         compared(people, functions.OWNER, "hers")
     assert "sex" in compared(people, functions.OWNER, "plain")

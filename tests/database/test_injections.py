@@ -4,7 +4,7 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.engine.functions import answer, engine_of
+from dpduck.database.functions import answer, database_of
 from dpduck.store.cursors import Caller
 
 COUNT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) sex, count(*) AS n FROM visits GROUP BY sex"
@@ -26,9 +26,9 @@ def con() -> duckdb.DuckDBPyConnection:
 
 def ask(con: duckdb.DuckDBPyConnection, text: str, caller: Caller = ALICE) -> str:
     """The SQL that a principal's statement becomes, or its one-line refusal."""
-    engine = engine_of(con)
-    assert engine is not None
-    return answer(engine, caller, "run", text)
+    database = database_of(con)
+    assert database is not None
+    return answer(database, caller, "run", text)
 
 
 ATTACKS = [
@@ -94,13 +94,13 @@ def test_a_price_without_drawable_noise_is_refused_before_the_charge() -> None:
 
 def test_what_others_asked_is_not_listed(con: duckdb.DuckDBPyConnection) -> None:
     """A principal sees the statements of their own releases only. Views of others by name and price."""
-    engine = engine_of(con)
-    assert engine is not None
+    database = database_of(con)
+    assert database is not None
     view = "CREATE PRIVATE VIEW mine OPTIONS (epsilon = 0.5) AS SELECT count(*) AS n FROM visits WHERE diag = 'secret7'"
     con.execute(ask(con, view, ALICE)).fetchall()
-    seen = con.execute(engine.list_releases(BOB)).fetchall()
+    seen = con.execute(database.list_releases(BOB)).fetchall()
     assert [(row[0], row[1]) for row in seen] == [("mine", None)]
-    assert len(con.execute(engine.list_releases(ALICE)).fetchall()) == 2
+    assert len(con.execute(database.list_releases(ALICE)).fetchall()) == 2
 
 
 @pytest.mark.parametrize("name", ["dpduck_releases", "release_1", "../../x", "a'b", "x.y", "\u212a", "a b", "1a"])

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from dpduck.engine import functions
-from dpduck.engine.progress import ROUND, WORDS, Progress
+from dpduck.database import functions
+from dpduck.database.progress import ROUND, WORDS, Progress
 from dpduck.store.cursors import Caller
 from dpduck.values.errors import PermissionRefusal, Refusal
-from tests.engine.test_progress import environment
+from tests.database.test_progress import environment
 from tests.support.clinics import Clinic
 
 ALICE = Caller("alice", owner=False)
@@ -42,7 +42,7 @@ import fcntl, json, signal, sys, termios, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
 fcntl.ioctl(2, termios.TIOCSCTTY, 0)
 import duckdb, dpduck
-from dpduck.engine import progress
+from dpduck.database import progress
 from dpduck.mechanisms.synthetic import mwem, recover
 progress.EVERY = 0.05
 def slowly(module, name):
@@ -199,9 +199,9 @@ def test_a_sample_is_explained(gaussian: Clinic) -> None:
     known = gaussian.rows(ask.format(text.format(1_000_000, "KNOWN visits (ward, sex)")))[0]
     assert known[4] == 1 and 0.3 < known[5] < 10 and "all that is known" in known[6]
     assert gaussian.charges() == charged
-    engine = functions.engine_of(gaussian.con)
-    assert engine is not None
+    database = functions.database_of(gaussian.con)
+    assert database is not None
     with pytest.raises(Refusal):
-        engine.explain(text.format(10, "private.nothing"), ALICE)
+        database.explain(text.format(10, "private.nothing"), ALICE)
     with pytest.raises(PermissionRefusal):
-        engine.explain(text.format(10, "KNOWN visits (sex, ward)"), replace(ALICE, tables=()))
+        database.explain(text.format(10, "KNOWN visits (sex, ward)"), replace(ALICE, tables=()))

@@ -1,6 +1,6 @@
 """Names and parameters of dpduck's SQL functions, and the SQL of the functions that any DuckDB runs.
 
-This module imports no engine. A server's process for clients needs these names, and plans and counts nothing.
+This module imports nothing that plans or counts. A server's process for clients needs these names, and does neither.
 """
 
 from __future__ import annotations

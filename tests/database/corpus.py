@@ -9,7 +9,7 @@ from __future__ import annotations
 import duckdb
 
 import dpduck
-from dpduck.auditor.neighbours import require_engine
+from dpduck.auditor.neighbours import require_database
 from dpduck.kernel.ledger.secrets import BOUNDING_KEY
 
 KEYS = (b"the key of the pins" + bytes(13), b"another key" + bytes(21))
@@ -110,7 +110,7 @@ PREPARED = ("people", "visits", "lines", "cards", "rides", "clicks", "answers", 
 def opened(key: bytes = KEYS[0], prepared: bool = False) -> duckdb.DuckDBPyConnection:
     """Returns a new database with its policies, in memory. key: orders the rows of a unit."""
     connection = dpduck.connect(config={"threads": 1})
-    require_engine(connection).ledger.secrets.put(BOUNDING_KEY, key)
+    require_database(connection).ledger.secrets.put(BOUNDING_KEY, key)
     for sql in TABLES:
         connection.execute(sql)
     for statement in POLICIES:
