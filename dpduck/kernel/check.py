@@ -115,7 +115,10 @@ def require_carried(
     facts: Facts,
     conditions: Iterable[Expression] = (),
 ) -> str:
-    """Refuses rows that do not carry this unit. Returns its name in the ledger. read, conditions: as a job has."""
+    """Refuses rows that do not carry this unit. Returns the unit's name in the ledger.
+
+    read, conditions: values and conditions that a job reads from a row.
+    """
     deepest = max(level for _, level in every_source(source))
     demand(deepest <= MOST_LEVELS, f"more than {MOST_LEVELS} relations inside of each other")
     carried = derive_unit(source, facts)

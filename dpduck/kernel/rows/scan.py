@@ -101,7 +101,7 @@ def is_row_by_row(job: CountingJob, private: frozenset[str]) -> bool:
 
 
 def _firsts(source: Source, private: frozenset[str]) -> frozenset[str]:
-    """Returns the private tables of which each row makes rows alone. Empty if some row is made from several rows."""
+    """Returns the private tables with rows that each make whole rows here. Empty if a row is made from several rows."""
     for join in source.joins:
         right = join.right
         if join.kind in EXTENDING or right.joins or not isinstance(right.first, Stored) or right.first.table in private:
