@@ -163,7 +163,7 @@ WINDOW = re.compile(
     r"row_number\(\) OVER|dense_rank\(\) OVER|rank\(\) OVER|lag\(\{UNIT\}|\{name\}\(\) OVER",
 )
 VARIANT = re.compile(
-    r"\b(?:prepared|elsewhere|lookup|source|periods|unit_sql|types|known|cut|twins) is (?:not )?None",
+    r"\b(?:prepared|elsewhere|lookup|source|periods|unit_sql|types|known|cut) is (?:not )?None",
 )
 PROTOCOL = re.compile(r"\b(?:subprocess\.Popen|struct\.pack|struct\.Struct)\(")
 """Calls that start a process, or lay out the head of a frame. A worker's end (worker.py) may import no other file."""

@@ -56,7 +56,9 @@ TIER_4 = {
 """Facts that the others take from outside."""
 
 BY_CHOICE = {
-    "prepared tables": ("kernel/places/twin_writer kernel/places/prepared kernel/places/labels kernel/places/clamps"),
+    "prepared tables": (
+        "kernel/places/prepared_writer kernel/places/prepared kernel/places/labels kernel/places/clamps"
+    ),
     "an engine, whole units in one task": (
         "kernel/places/engine kernel/places/orders engines/task engines/spark engines/pieces engines/tables"
     ),

@@ -17,9 +17,8 @@ from dpduck.values.arrays import FloatArray
 class CellWorkload:
     """Queries of each grouping set over the cells. In the order of the cells, the first attribute varies slowest.
 
-    attributes: the interval queries along each attribute. sets: for each grouping set, the increasing positions of its
-    attributes. The set's queries sum over all values of the other attributes.
-    weights: for each set, the weight of its squared errors.
+    attributes: the interval queries along each attribute. weights: for each set, the weight of its squared errors.
+    sets: for each grouping set, the increasing positions of its attributes. Its queries sum over the other attributes.
 
     >>> from dpduck.algebra.ranges import identity, prefixes
     >>> CellWorkload((identity(2), prefixes(3)), ((0, 1), (1,)), (1.0, 1.0)).shapes
@@ -32,12 +31,10 @@ class CellWorkload:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Returns the number of values of each attribute."""
         return tuple(attribute.size for attribute in self.attributes)
 
     @property
     def cells(self) -> int:
-        """Returns the number of cells."""
         return prod(self.sizes)
 
     @property
@@ -63,7 +60,7 @@ class CellWorkload:
         return total
 
     def answers(self, values: FloatArray) -> tuple[FloatArray, ...]:
-        """Computes every answer, an array per set. values: a number per cell, first axis cells. Further axes remain."""
+        """Computes every answer, an array per set. The first axis of values is over cells, and other axes remain."""
         table = values.reshape(*self.sizes, *values.shape[1:])
         return tuple(self._answers(table, members) for members in self.sets)
 
@@ -79,7 +76,7 @@ class CellWorkload:
         return tuple(self._variances(table, members) for members in self.sets)
 
     def _variances(self, table: FloatArray, members: Sequence[int]) -> FloatArray:
-        """Replaces the two axes of each attribute in turn by one last axis for its queries, or none outside the set."""
+        """Replaces both axes of an attribute by one last axis for its queries, or sums both if it has no queries."""
         result = table
         for place, attribute in enumerate(self.attributes):
             left = len(self.attributes) - place

@@ -36,7 +36,6 @@ class DyadicAxis:
 
     @property
     def first_level(self) -> int:
-        """Returns the lowest level that has nodes."""
         return 1 if self.shape == "haar" else 0
 
     @property
@@ -58,7 +57,7 @@ class DyadicAxis:
         return self.offsets[-1]
 
     def of_code(self, codes: NDArray[np.integer], step: int) -> tuple[IntegerArray, IntegerArray | None]:
-        """Returns, for each code (label), its node at step 0 .. per_row - 1 and its sign there. None: no sign is -1."""
+        """Returns for each code its node at step 0 .. per_row - 1, and its sign there. None stands for signs of 1."""
         wide = codes.astype(np.int64)
         if self.shape == "haar" and step == self.height:
             return np.zeros(len(wide), dtype=np.int64), None

@@ -1,4 +1,4 @@
-"""The lattice of all subsets of a workload's marginals, and sums over all subsets or all supersets of each set.
+"""Lattice of all subsets of a workload's marginals, and sums over all subsets or all supersets of each set.
 
 A marginal is a set of attributes. A workload's answers consist of one ANOVA component for each subset of its marginals.
 Sums over subsets or supersets take one pass per attribute (Yates), and touch each set once per member. Memory and time
@@ -19,11 +19,9 @@ from numpy.typing import NDArray
 
 from dpduck.values.arrays import FloatArray, IndexArray
 
-MOST_STEPS = 5_000_000
-"""Closures with more steps (see closure_steps) are not built, because they would take seconds and gigabytes."""
+MOST_STEPS = 5_000_000  # of closure_steps: a lattice with more would take seconds and gigabytes
 
-WORD = 62
-"""Bits of an int64 that a set's code may use."""
+WORD = 62  # bits of an int64 that a set's code may use
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +50,6 @@ class Lattice:
 
     @cached_property
     def orders(self) -> IndexArray:
-        """Returns the number of members of each set."""
         counts = [len(level) for level in self.members]
         return np.repeat(np.arange(len(counts)), counts)
 
@@ -112,7 +109,6 @@ class Lattice:
 
     @cached_property
     def numbers(self) -> dict[tuple[int, ...], int]:
-        """Returns the number of each set, by its tuple of domain positions."""
         return {members: number for number, members in enumerate(self.sets)}
 
     @cached_property

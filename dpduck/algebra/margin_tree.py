@@ -26,8 +26,7 @@ from dpduck.values.arrays import FloatArray, IntegerArray
 # all 3-way marginals of 16 attributes cost about 8 passes.
 
 
-WORTH_IT = 8
-"""Least number of marginals for the sweep of a binary table. Fewer marginals are summed one by one."""
+WORTH_IT = 8  # least number of marginals for the sweep of a binary table. Fewer marginals are summed one by one
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +50,10 @@ class BinaryMargins:
         return cells
 
     def _zero_sums(self, table: NDArray[Scalar]) -> NDArray[Scalar]:
-        """Computes z(T), the sum of the cells where all of T is 0, for all T up to the order, as `_numbers` says."""
+        """Computes z(T), the sum of the cells in which all of T is 0, for each T of at most `order` attributes.
+
+        The sums are in the order of `_numbers`.
+        """
         parts: list[NDArray[Scalar]] = [np.ascontiguousarray(table).reshape(1, -1)]
         for _ in range(self.attributes):
             halves = [part.reshape(len(part), 2, -1) for part in parts]
@@ -127,7 +129,7 @@ class MarginTree:
 
     @cached_property
     def _spreads(self) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-        """Returns two shapes for each step: its source's, and that shape with 1 for the axes that are summed away."""
+        """Returns two shapes for each step: the shape of its source, and the same with 1 for each summed axis."""
         sizes = dict(zip(self.members, self.shape, strict=True))
         spreads = []
         for source, axes, _ in self.steps:
@@ -137,7 +139,6 @@ class MarginTree:
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Returns the shapes of the wanted marginals."""
         sizes = dict(zip(self.members, self.shape, strict=True))
         return tuple(tuple(sizes[attribute] for attribute in attributes) for attributes in self.wanted)
 
@@ -149,7 +150,6 @@ class MarginTree:
         return binary_margins(len(self.members), [tuple(places[member] for member in wanted) for wanted in self.wanted])
 
     def margins(self, table: NDArray[Scalar]) -> dict[Members, NDArray[Scalar]]:
-        """Computes every wanted marginal of the table."""
         if self._binary is not None:
             flat = self._binary.flat(table)
             ends = pairwise(accumulate(map(prod, self.shapes), initial=0))

@@ -50,11 +50,9 @@ class RangeWorkload:
 
     @property
     def queries(self) -> int:
-        """Returns the number of intervals."""
         return len(self.starts)
 
     def on(self, attribute: int) -> RangeWorkload:
-        """Returns the same workload over another attribute of the domain."""
         return replace(self, attribute=attribute)
 
     @cached_property

@@ -54,10 +54,10 @@ from dpduck.store.catalog import Catalog, Facts
 from dpduck.store.cursors import Caller, ReleaseCopies, SandboxAnswers, require_owner
 from dpduck.store.measured import MeasuredStore
 from dpduck.store.prepared import PreparedTables
+from dpduck.store.prepared_files import PreparedFiles
 from dpduck.store.releases import ReleaseStore, StoredRelease
 from dpduck.store.sandbox import Sandbox
 from dpduck.store.terms import PolicyTerms, as_answered
-from dpduck.store.twin_files import TwinFiles
 from dpduck.store.views import PrivateViews
 from dpduck.values.errors import Refusal
 from dpduck.values.privacy import Charge
@@ -108,7 +108,7 @@ class Database:
         self._analysed = SandboxAnswers(MOST_ANALYSED)
         self._ledger = ledger
         self._policies = started.listings.policies
-        files = TwinFiles(connections.cursor, started.beside, lambda: ledger.bounding_key)
+        files = PreparedFiles(connections.cursor, started.beside, lambda: ledger.bounding_key)
         self._releases = ReleaseStore(connections.cursor, store, steps)
         self._prepared = PreparedTables(connections.cursor, store, self._policies, ledger, files, steps)
         self._workers = Workers()
@@ -178,7 +178,7 @@ class Database:
 
         return SparseQueries(self._parts, SparseStore(self._open_cursor, self._store))
 
-    def _new_streams(self, files: TwinFiles) -> Streams:
+    def _new_streams(self, files: PreparedFiles) -> Streams:
         from dpduck.mechanisms.streams.statements import Streams  # noqa: PLC0415
         from dpduck.mechanisms.streams.store import StreamStore  # noqa: PLC0415
 

@@ -65,6 +65,6 @@ def complete_store(started: Started) -> None:
     """Creates the tables that the store does not have yet, and deletes the remains of an unfinished preparation."""
     with started.connections.cursor() as cursor:
         layout.create_tables(cursor, started.store)
-        left = layout.has_left_twins(cursor, started.store)
+        left = layout.has_left_copies(cursor, started.store)
     if left:
         started.whole()

@@ -1,4 +1,4 @@
-"""Tables of engines in a database: empty copies in the catalog, records in the store, and places that count them."""
+"""Tables of engines in a database: stand-ins in the catalog, records in the store, and places that count them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from dpduck.engines.probe import probe_engine
 from dpduck.engines.spark import Columns, SparkEngine, TableDescription, TablePlace
 from dpduck.kernel.places.engine import EnginePlace, EngineRows, columns_in_engine
 from dpduck.kernel.places.orders import BATCH, Sent
-from dpduck.kernel.places.twin_writer import sent_sql
+from dpduck.kernel.places.prepared_writer import sent_sql
 from dpduck.kernel.rows import reader
-from dpduck.kernel.rows.reader import TWINS
+from dpduck.kernel.rows.reader import STAND_INS
 from dpduck.kernel.worker.workers import Workers
 from dpduck.language.rows.facts import CatalogColumn, Policy, RequestRows
 from dpduck.language.text.names import TableName, require_plain_names
@@ -59,7 +59,7 @@ class EngineTables:
         self.prepared.read_records()
 
     def attach(self, name: str, engine: SparkEngine, tables: Sequence[str], buckets: int | None) -> list[str]:
-        """Creates empty copies of an engine's tables in the catalog, as name.schema.table, and returns their names."""
+        """Creates stand-ins of an engine's tables in the catalog, as name.schema.table, and returns their names."""
         require_plain_names(name)
         probe_engine(engine, self._workers)
         descriptions = {there: engine.described(there) for there in tables}
@@ -73,7 +73,7 @@ class EngineTables:
                 cursor.execute(f"ATTACH ':memory:' AS {quote_identifier(name)} (READ_WRITE)")
             except duckdb.Error:
                 raise Refusal(f"{name!r} cannot be attached", accepted="a name that no database has") from None
-            cursor.execute(f"CREATE SCHEMA {quote_identifier(name)}.{TWINS}")
+            cursor.execute(f"CREATE SCHEMA {quote_identifier(name)}.{STAND_INS}")
             for there, described in descriptions.items():
                 self._record_table(cursor, named[there], name, there, described)
         self._engines[name] = engine, buckets

@@ -7,7 +7,7 @@ bytes.
 Let m be the most rows that are kept of one unit. Prepared rows (BoundingFacts) bring two more numbers, OF_UNIT and
 OPEN, which depend on the rows of their unit alone. No row without a unit is kept. OF_UNIT is at least the unit's number
 of rows here. So a unit with OF_UNIT <= m keeps all rows without a rank. Where OPEN is 0, ORDER numbers a unit's rows
-from 1, each once, so m rows at most have ORDER <= m. places/twin_writer.false_facts_sql counts these rows again.
+from 1, each once, so m rows at most have ORDER <= m. places/prepared_writer.false_facts_sql counts these rows again.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ READY = "ready"
 """State of a prepared table in use."""
 
 
-def has_left_twins(cursor: duckdb.DuckDBPyConnection, store: str) -> bool:
+def has_left_copies(cursor: duckdb.DuckDBPyConnection, store: str) -> bool:
     """Tells whether a prepared copy must be deleted: it is unfinished, out of use, or of a table without a policy."""
     schema = f"{quote_identifier(store)}.dpduck"
     if not cursor.execute(f"SELECT 1 FROM {schema}.prepared LIMIT 1").fetchall():

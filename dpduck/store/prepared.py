@@ -1,6 +1,6 @@
 """Prepared tables of a store: writes them, lists them, and decides whether requests may count them.
 
-A prepared table has a copy of its rows, a twin. Twins of tables that share a privacy unit are of one moment: whenever
+A prepared table is a copy of a private table. Prepared tables that share a privacy unit are of one moment: whenever
 one is written, the others are written again in the same transaction. Otherwise an older row of one unit could be joined
 with newer rows of another. It would count for both, and move counts by more than the price allows.
 """
@@ -24,7 +24,7 @@ from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.ledger.secrets import Steps
 from dpduck.kernel.places.clamps import ClampedColumn, clamp_column
 from dpduck.kernel.places.prepared import PreparedPlace, PreparedTable
-from dpduck.kernel.places.twin_writer import PERSON, Layout, write_twin
+from dpduck.kernel.places.prepared_writer import PERSON, Layout, write_prepared
 from dpduck.kernel.rows import reader
 from dpduck.kernel.rows.plans import keep_plans_plain
 from dpduck.kernel.units import Referenced, UnitTuple, unit_type
@@ -35,8 +35,8 @@ from dpduck.language.text.names import TableName
 from dpduck.store.catalog import Catalog
 from dpduck.store.cursors import OpenCursor
 from dpduck.store.policies import PolicyStore, policy_to_text, table_from_sql
-from dpduck.store.twin_files import TwinFiles
-from dpduck.store.twin_records import Columns, Records, TwinRecord
+from dpduck.store.prepared_files import PreparedFiles
+from dpduck.store.prepared_records import Columns, PreparedRecord, Records
 from dpduck.values.domain import Domain
 from dpduck.values.errors import InternalError, Refusal, StoreError
 from dpduck.values.quoting import fold, quote_identifier
@@ -46,8 +46,8 @@ AGAIN = "ALTER PRIVACY POLICY ON {table} PREPARE, which reads its rows anew, or 
 
 
 @dataclass(frozen=True)
-class TwinFacts:
-    """Facts for writing a table's twin: its layout, and the policy and relation behind the layout."""
+class PreparedFacts:
+    """Facts for writing a prepared table: its layout, and the policy and relation behind the layout."""
 
     policy: Policy
     relation: PrivateRelation
@@ -56,7 +56,7 @@ class TwinFacts:
 
     @property
     def digest(self) -> str:
-        """Returns a digest of all facts that a twin depends on. They do not include the budget."""
+        """Returns a digest of all facts that a prepared table depends on. They do not include the budget."""
         bare, layout = json.loads(policy_to_text(self.policy)), self.layout
         fields = {name: bare[name] for name in ("table", "domains", "epoch")}
         held = None if layout.held is None else layout.held.sql
@@ -65,35 +65,41 @@ class TwinFacts:
 
 
 class PreparedTables:
-    """Prepares tables, and chooses the twins that are counted in place of a request's tables."""
+    """Prepares tables, and chooses the prepared tables that are counted in place of a request's tables."""
 
     def __init__(
-        self, open_cursor: OpenCursor, store: str, policies: PolicyStore, ledger: Ledger, files: TwinFiles, steps: Steps
+        self,
+        open_cursor: OpenCursor,
+        store: str,
+        policies: PolicyStore,
+        ledger: Ledger,
+        files: PreparedFiles,
+        steps: Steps,
     ) -> None:
         self._open_cursor, self._policies, self._ledger = open_cursor, policies, ledger
         self._files, self._steps = files, steps
         self._records = Records(open_cursor, store)
-        self._known: dict[str, TwinRecord] = {}
+        self._in_use: dict[str, PreparedRecord] = {}
 
     def read_records(self) -> None:
-        """Reads the records of prepared tables. Deletes twins that are unfinished, or without a policy in force."""
+        """Reads the records of prepared tables. Deletes those that are unfinished, or without a policy in force."""
         records, left = self._records.opened()
-        self._known = {
+        self._in_use = {
             table: record
             for table, record in records.items()
             if self._policies.policy(table_from_sql(table)) is not None
         }
-        left += [record.nonce for table, record in records.items() if table not in self._known]
+        left += [record.nonce for table, record in records.items() if table not in self._in_use]
         for nonce in left:
             self._forget(nonce)
 
     def at(self) -> Mapping[str, str]:
         """Returns the time at which each table was prepared, by the table's name in SQL."""
-        return {table: record.at for table, record in self._known.items()}
+        return {table: record.at for table, record in self._in_use.items()}
 
     def rows(self, table: TableName) -> float | None:
-        """Returns a twin's number of rows, for the table's owner. None if there is no twin, or its file is damaged."""
-        record = self._known.get(table.sql)
+        """Returns a prepared table's number of rows, for its owner. None if there is none, or its file is damaged."""
+        record = self._in_use.get(table.sql)
         if record is None or not self._whole(record):
             return None
         name = self._files.table(record)
@@ -110,86 +116,88 @@ class PreparedTables:
             self._follow([])
             facts = [self._facts(catalog, table) for table in tables]
             needed = [table_facts for table_facts in facts if anew or not self._is_prepared(table_facts)]
-            written = self._write_twins(cursor, needed) if needed else []
+            written = self._write_copies(cursor, needed) if needed else []
         self._take(written)
-        return _done([self._known[table.sql] for table in tables], written)
+        return _done([self._in_use[table.sql] for table in tables], written)
 
     def named(self, written: TableName) -> TableName | None:
         """Returns the prepared table with this name, None unless there is exactly one. The table itself may be gone."""
         parts = [fold(part) for part in written.parts]
-        names = [table_from_sql(table) for table in self._known]
+        names = [table_from_sql(table) for table in self._in_use]
         alike = [table for table in names if [fold(part) for part in table.parts[-len(parts) :]] == parts]
         return alike[0] if len(alike) == 1 else None
 
     def has_key(self, rows: RequestRows) -> bool:
-        """Tells whether the table has no twin, or a twin that was written with the key of the request's cells."""
-        record = self._known.get(rows.table.sql)
+        """Tells whether the table is not prepared, or is prepared with the key of the request's cells."""
+        record = self._in_use.get(rows.table.sql)
         return record is None or rows.cell_key in record.keys_together
 
     def unprepare(self, table: TableName) -> str:
-        """Deletes a table's twin, so that statements read the table itself again."""
-        record = self._known.get(table.sql)
+        """Deletes a prepared table, so that statements read the private table itself again."""
+        record = self._in_use.get(table.sql)
         if record is not None:
             self._forget(record.nonce)
-            del self._known[table.sql]
+            del self._in_use[table.sql]
         return f"{table} is not prepared: new questions are about the rows that it has"
 
     @contextmanager
     def changing(self, policies: Sequence[Policy]) -> Iterator[list[str]]:
-        """Writes twins for policies that come into force in the block, and uses them afterwards. Yields messages.
+        """Writes prepared tables for policies that come into force in the block, and uses them afterwards.
+
+        Yields messages.
 
         Refuses a table that cannot be prepared under its new policy, before anything has changed.
         """
-        messages, written = list[str](), list[TwinRecord]()
-        affected = [policy for policy in policies if policy.table.sql in self._known]
+        messages, written = list[str](), list[PreparedRecord]()
+        affected = [policy for policy in policies if policy.table.sql in self._in_use]
         if affected:
             with self._open_cursor() as cursor:
                 reader.begin(cursor)
                 keep_plans_plain(cursor)
                 catalog = Catalog(cursor, self._policies)
                 facts = [self._facts(catalog, policy.table, policy) for policy in affected]
-                changed = [twin for twin in facts if not self._is_prepared(twin)]
+                changed = [record for record in facts if not self._is_prepared(record)]
                 if changed:
-                    written = self._write_twins(cursor, changed)
+                    written = self._write_copies(cursor, changed)
                     messages.append("; " + _done([], written))
         try:
             yield messages
         except BaseException:
-            for twin in written:
-                self._forget(twin.nonce)
+            for record in written:
+                self._forget(record.nonce)
             raise
         self._follow(written)
 
-    def _follow(self, written: Sequence[TwinRecord]) -> None:
-        """Puts twins into use. Records the new revision of a policy for a twin that still fits the policy."""
+    def _follow(self, written: Sequence[PreparedRecord]) -> None:
+        """Puts prepared tables into use. Records a policy's new revision if a table still fits it."""
         taken = []
         with self._open_cursor() as cursor:
             catalog = Catalog(cursor, self._policies)
-            for record in {**self._known, **{twin.table: twin for twin in written}}.values():
+            for record in {**self._in_use, **{record.table: record for record in written}}.values():
                 with suppress(Refusal, duckdb.Error):  # no statement over such a table is answered
                     facts = self._facts(catalog, table_from_sql(record.table))
                     if facts.digest == record.layout:
                         taken.append(replace(record, revisions=_revisions(facts.relation)))
         self._take(taken)
-        for twin in written:
-            if twin.nonce not in {record.nonce for record in taken}:
-                self._forget(twin.nonce)
+        for record in written:
+            if record.nonce not in {record.nonce for record in taken}:
+                self._forget(record.nonce)
 
     def place(self, rows: RequestRows) -> PreparedPlace | None:
-        """Returns the twins that are counted in place of a request's tables. None if no table has a twin."""
+        """Returns the prepared tables that are counted in place of a request's tables. None if no table is prepared."""
         tables = list(dict.fromkeys([rows.table, *(source.table for source in rows.reads if not source.hidden)]))
-        if not any(table.sql in self._known for table in tables):
+        if not any(table.sql in self._in_use for table in tables):
             return None
-        twins, moments, nonces, policies = {}, set(), [], self._policies.now().policies
+        chosen, moments, nonces, policies = {}, set(), [], self._policies.now().policies
         for table in tables:
-            record = self._known.get(table.sql)
+            record = self._in_use.get(table.sql)
             if record is None:
-                prepared = ", ".join(str(source) for source in tables if source.sql in self._known)
+                prepared = ", ".join(str(source) for source in tables if source.sql in self._in_use)
                 raise Refusal(
                     f"{prepared} is prepared, and {table.table} is not: their rows are not of one moment",
                     accepted=f"ALTER PRIVACY POLICY ON {table} PREPARE; or ON {prepared} UNPREPARE",
                 )
-            twins[table.sql] = self._twin(record, table, rows, policies)
+            chosen[table.sql] = self._prepared_table(record, table, rows, policies)
             moments.add(record.moment)
             nonces.append(record.nonce)
         if len(moments) > 1:
@@ -197,17 +205,17 @@ class PreparedTables:
                 f"{', '.join(table.table for table in tables)} were not prepared in one moment",
                 accepted=f"ALTER PRIVACY POLICY ON {', '.join(map(str, tables))} PREPARE",
             )
-        names = tuple(twin.sql for twin in twins.values())
+        names = tuple(table.sql for table in chosen.values())
         still = self._policies.shadows.still_here
         read = {table for table, *_ in rows.shapes}  # without a strategy's matrix table, whose rows the request holds
         public = tuple(pair for pair in rows.public_digests if pair[0] in read)
-        beside = partial(self._files.reading, twins=names, public=public, shapes=rows.shapes, still=still)
-        return PreparedPlace(twins, beside, partial(self._files.doubt, nonces), moments.pop())
+        beside = partial(self._files.reading, tables=names, public=public, shapes=rows.shapes, still=still)
+        return PreparedPlace(chosen, beside, partial(self._files.doubt, nonces), moments.pop())
 
-    def _twin(
-        self, record: TwinRecord, table: TableName, rows: RequestRows, policies: Mapping[str, Policy]
+    def _prepared_table(
+        self, record: PreparedRecord, table: TableName, rows: RequestRows, policies: Mapping[str, Policy]
     ) -> PreparedTable:
-        """Returns the twin of a table. Refuses it if the table, its policy or its references have changed since."""
+        """Returns a prepared table. Refuses it if the table, its policy or its references have changed since."""
         reads = [(rows.table.sql, rows.revision, rows.epoch), *((r.table.sql, r.revision, r.epoch) for r in rows.reads)]
         now = {name: (revision, epoch) for name, revision, epoch in reads}
         unique = {column for read in rows.reads if read.table == table for column in read.unique}
@@ -225,7 +233,7 @@ class PreparedTables:
         try:
             name = self._files.table(record)
         except StoreError:
-            if self._known.get(table.sql) is record:
+            if self._in_use.get(table.sql) is record:
                 raise
             raise Refusal(f"{table} was prepared again meanwhile", accepted="the same statement again") from None
         own = policy.unit.reference is None
@@ -235,8 +243,8 @@ class PreparedTables:
         most, keys = policy.unit.max_rows, record.keys_together
         return PreparedTable(name, domains, unit, record.unit_type, own, record.cuts, most, together, keys)
 
-    def _facts(self, catalog: Catalog, table: TableName, policy: Policy | None = None) -> TwinFacts:
-        """Returns the facts for a table's twin. Refuses a table with columns that a twin cannot have.
+    def _facts(self, catalog: Catalog, table: TableName, policy: Policy | None = None) -> PreparedFacts:
+        """Returns the facts for preparing a table. Refuses a table with columns that a prepared table cannot have.
 
         policy: a policy that is not in force yet, None for the one in force.
         """
@@ -250,7 +258,7 @@ class PreparedTables:
                     f"{table.table}.{column.name} is {sql_type(column.type_name).word}: such a column cannot be "
                     "prepared",
                     accepted="a table of numbers, texts, moments, BOOLEAN, BLOB, ENUM and UUID"
-                    + (f"; or ALTER PRIVACY POLICY ON {table} UNPREPARE" if table.sql in self._known else ""),
+                    + (f"; or ALTER PRIVACY POLICY ON {table} UNPREPARE" if table.sql in self._in_use else ""),
                 )
             if is_reserved(fold(column.name)) or fold(column.name) == "rowid":
                 owner = "dpduck's" if is_reserved(fold(column.name)) else "DuckDB's"
@@ -269,32 +277,32 @@ class PreparedTables:
         cuts = () if held is None else cuts_of(policy, columns)
         layout = Layout(with_units_sql(relation), columns, content, held, unit_type(held), unit, domains, linked, cuts)
         shapes = [(read.table.sql, _names(catalog.columns(read.table))) for read in relation.reads]
-        return TwinFacts(policy, relation, layout, tuple(shapes))
+        return PreparedFacts(policy, relation, layout, tuple(shapes))
 
-    def _is_prepared(self, facts: TwinFacts) -> bool:
+    def _is_prepared(self, facts: PreparedFacts) -> bool:
         """Tells whether a table is prepared under its policy, at one moment with all prepared tables of its unit."""
-        record = self._known.get(facts.policy.table.sql)
+        record = self._in_use.get(facts.policy.table.sql)
         if record is None or record.layout != facts.digest or not self._whole(record):
             return False
         if not set(_keys(facts.relation)) <= set(record.keys):
             return False
-        return {record.moment} == {self._known[table].moment for table in self._sharing([facts])}
+        return {record.moment} == {self._in_use[table].moment for table in self._sharing([facts])}
 
-    def _sharing(self, facts: Sequence[TwinFacts]) -> list[str]:
+    def _sharing(self, facts: Sequence[PreparedFacts]) -> list[str]:
         """Returns the prepared tables that share a privacy unit with a table of these facts."""
         units = {table_facts.policy.unit.key for table_facts in facts}
-        policies = ((table, self._policies.policy(table_from_sql(table))) for table in self._known)
+        policies = ((table, self._policies.policy(table_from_sql(table))) for table in self._in_use)
         return [table for table, policy in policies if policy is not None and policy.unit.key in units]
 
-    def _write_twins(self, cursor: duckdb.DuckDBPyConnection, facts: Sequence[TwinFacts]) -> list[TwinRecord]:
-        """Writes twins of tables, and again of prepared tables that share a unit with them. None is in use yet."""
+    def _write_copies(self, cursor: duckdb.DuckDBPyConnection, facts: Sequence[PreparedFacts]) -> list[PreparedRecord]:
+        """Writes prepared tables, and anew those that share a unit with them. None is in use yet."""
         named = {table_facts.policy.table.sql for table_facts in facts}
         beside = [table_from_sql(table) for table in self._sharing(facts) if table not in named]
         every = list(facts)
         for table in beside:  # a table that is gone keeps its older moment, and is joined with none of these
             with suppress(Refusal, duckdb.Error), self._open_cursor() as aside:  # an error would end the transaction
                 every.append(self._facts(Catalog(aside, self._policies), table))
-        moment, written = secrets.token_hex(16), list[TwinRecord]()
+        moment, written = secrets.token_hex(16), list[PreparedRecord]()
         at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
         for table_facts in every:  # begins each database's transaction before the first row is read
             reader.columns(cursor, f"SELECT 1 FROM {table_facts.layout.from_sql} LIMIT 0", {})
@@ -308,13 +316,13 @@ class PreparedTables:
         self._steps("prepared, not yet in use")
         return written
 
-    def _write(self, cursor: duckdb.DuckDBPyConnection, facts: TwinFacts, moment: str, at: str) -> TwinRecord:
+    def _write(self, cursor: duckdb.DuckDBPyConnection, facts: PreparedFacts, moment: str, at: str) -> PreparedRecord:
         nonce, digest, relation, table = secrets.token_hex(16), facts.digest, facts.relation, facts.relation.table
         self._steps("preparing")
         self._records.begin(table.sql, nonce)
         try:
             with self._files.written(nonce, digest) as (second, name):
-                write_twin(cursor, second, facts.layout, name, self._ledger.bounding_key, self._steps)
+                write_prepared(cursor, second, facts.layout, name, self._ledger.bounding_key, self._steps)
                 self._steps("closing the file")
             size, content = self._files.size(nonce), self._files.digest(nonce)
         except (duckdb.Error, OSError, InternalError) as error:
@@ -329,16 +337,16 @@ class PreparedTables:
             self._forget(nonce)
             raise
         revisions, epoch, kind = _revisions(relation), facts.policy.epoch, unit_type(relation.unit)
-        return TwinRecord(
+        return PreparedRecord(
             table.sql, nonce, at, moment, digest, epoch, revisions, facts.columns, _keys(relation), kind, size,
             content, facts.layout.cuts, relation.keys,
         )  # fmt: skip
 
-    def _take(self, written: Sequence[TwinRecord]) -> None:
-        """Puts twins into use, all in one transaction, and deletes the twins that they replace."""
-        before = [self._known.get(twin.table) for twin in written]
+    def _take(self, written: Sequence[PreparedRecord]) -> None:
+        """Puts prepared tables into use, all in one transaction, and deletes those that they replace."""
+        before = [self._in_use.get(record.table) for record in written]
         self._records.put(written)
-        self._known |= {twin.table: twin for twin in written}
+        self._in_use |= {record.table: record for record in written}
         for old, new in zip(before, written, strict=True):
             if old is not None and old.nonce != new.nonce:
                 self._forget(old.nonce)
@@ -346,13 +354,13 @@ class PreparedTables:
             self._steps("prepared")
 
     def _forget(self, nonce: str) -> None:
-        """Deletes a twin's file and then its record."""
+        """Deletes a prepared table's file and then its record."""
         self._records.leave(nonce)
         with suppress(OSError):  # leftovers are deleted when the store is opened next
             self._files.remove(nonce)
             self._records.delete(nonce)
 
-    def _whole(self, record: TwinRecord) -> bool:
+    def _whole(self, record: PreparedRecord) -> bool:
         try:
             self._files.table(record)
         except StoreError:
@@ -379,11 +387,11 @@ def _revisions(relation: PrivateRelation) -> tuple[tuple[str, int], ...]:
     return tuple((read.table.sql, read.revision) for read in relation.reads)
 
 
-def _done(asked: Sequence[TwinRecord], written: Sequence[TwinRecord]) -> str:
+def _done(asked: Sequence[PreparedRecord], written: Sequence[PreparedRecord]) -> str:
     """Returns a message with prepared tables and their times. `written` may have further tables."""
     by_moment: dict[str, dict[str, None]] = {}
-    for twin in (*asked, *written):
-        by_moment.setdefault(twin.at, {})[str(table_from_sql(twin.table))] = None
+    for record in (*asked, *written):
+        by_moment.setdefault(record.at, {})[str(table_from_sql(record.table))] = None
     sentences = []
     for at, tables in by_moment.items():
         their = "is prepared: new questions are about its rows" if len(tables) == 1 else "are prepared: new questions"
@@ -393,7 +401,7 @@ def _done(asked: Sequence[TwinRecord], written: Sequence[TwinRecord]) -> str:
 
 
 def cuts_of(policy: Policy, columns: Columns) -> tuple[ClampedColumn, ...]:
-    """Returns the columns with a CLAMP in their clamped form, which a twin has beside the columns themselves."""
+    """Returns the columns with a CLAMP in their clamped form, which a prepared table has beside the columns."""
     types = {fold(name): (name, type_name) for name, type_name in columns}
     clamps = ((types.get(fold(clamp.column)), clamp) for clamp in policy.clamps)
     cuts = (clamp_column(*field, clamp.low, clamp.high, clamp.step) for field, clamp in clamps if field is not None)

@@ -11,8 +11,8 @@ for epsilon, with L(t) = ln delta - t ln t + alpha ln alpha:
 
 Each single t gives a valid guarantee, so a t that is not quite the best costs a little utility and never privacy. The
 best t is searched with 40 decimal digits. The value at that t is computed with 80. A margin far above the error is
-added towards the safe side, and the sum is rounded to 18 significant digits in the same direction. Decimal results keep
-the denominators of long sums small.
+added towards the safe side, and the sum is rounded to 18 significant digits in the same direction. Rounding also keeps
+denominators small.
 
 Pure releases have a price in rho, too (docs/privacy.md, "What epsilon costs in rho"). Any epsilon-DP mechanism is
 epsilon tanh(epsilon/2)-zCDP. Discrete Laplace noise costs less rho than that if its sensitivity is above 1.

@@ -15,8 +15,7 @@ from math import inf
 from multiprocessing.connection import Connection
 from time import monotonic
 
-PIECE = 1 << 24
-"""Bytes that are taken for a frame at first."""
+PIECE = 1 << 24  # bytes that are taken for a frame at first
 
 
 class ChildFailed(OSError):
@@ -29,8 +28,8 @@ class ChildProcess:
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None, patience: float) -> None:
         """Starts the process without waiting for it.
 
-        environment: its whole environment. Then the process has no output, and / as its folder. None: it inherits all
-        three, and has a process group of its own, so that Ctrl-C does not reach it.
+        environment: the whole environment of the process, which then has no output, and / as its folder. With None, it
+        inherits all three, and has its own process group, so that Ctrl-C does not reach it.
         patience: seconds after which a frame that has begun, and does not go on, is given up.
         """
         ours, theirs = socket.socketpair()
@@ -52,7 +51,6 @@ class ChildProcess:
 
     @property
     def alive(self) -> bool:
-        """Tells whether the process is running."""
         return self.process.poll() is None
 
     def send(self, *frames: bytes | memoryview) -> None:

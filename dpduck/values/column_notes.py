@@ -1,7 +1,7 @@
 """Comments on the columns of a private view. They state the role of each column, for people and for pictures.
 
-Comments are written where a view is made (mechanisms/published_facts.py). They are read where it is drawn
-(publish/pictures.py). A `{}` stands for the guarantee. Views of earlier versions only say that a column is a key.
+mechanisms/published_facts.py writes them, and publish/pictures.py reads them. A `{}` stands for the guarantee. Views of
+earlier versions only say that a column is a key.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from enum import StrEnum
 
 KEY = "a key, whose values are public"
 SELECTED = "a selected value, {}"
-KEYS = ("a key", "a selected value")
-"""The first words of the comment on a column that tells groups apart."""
-
+KEYS = ("a key", "a selected value")  # the first words of the comment on a column that tells groups apart
 OF_KEYS = "computed from keys, whose values are public"
 CONSTANT = "the same in every row"
 EVERY_LEVEL = "0 in rows in which no key is a total"
@@ -28,7 +26,7 @@ UNIT = "; in "
 
 
 class Values(StrEnum):
-    """The kinds of values that a key can have."""
+    """Kinds of values that a key can have."""
 
     LISTED = "one of a list"
     WHOLE = "a whole number"
@@ -39,7 +37,7 @@ class Values(StrEnum):
 
 
 class Nulls(StrEnum):
-    """The meanings that NULL in a key can have."""
+    """Meanings that NULL in a key can have."""
 
     NONE = ""
     VALUE = "NULL is one of them"

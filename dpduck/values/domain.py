@@ -6,17 +6,16 @@ from dataclasses import dataclass
 
 from dpduck.values.sqltypes import sql_type
 
-_LONGEST_TOLD = 4096
-"""Most bytes of a label that differs from all other texts for certain. Longer texts may be cut before comparisons."""
+_LONGEST_TOLD = 4096  # most bytes of a label that is compared whole. Longer texts may be cut before comparisons
 
 
 @dataclass(frozen=True)
 class ValueDomain:
-    """A listed domain: IN (..), FROM public.column, BOOLEAN or an ENUM.
+    """Listed domain: IN (..), FROM public.column, BOOLEAN or an ENUM.
 
     type_name: the column's DuckDB type. values: different texts, each of which casts back to its value exactly.
+    other: label of every value outside of the list. Only a VARCHAR column may have one.
     Codes: 0..len(values)-1 in this order, then NULL if with_null, then `other` if it is not None.
-    other: label that stands for every value outside of the list. Only a VARCHAR column may have one.
 
     >>> ValueDomain("VARCHAR", ("F", "M"), with_null=True).labels
     ('F', 'M', None)
@@ -36,7 +35,6 @@ class ValueDomain:
 
     @property
     def size(self) -> int:
-        """Returns the number of codes."""
         return len(self.values) + self.with_null + (self.other is not None)
 
 
@@ -70,7 +68,6 @@ class RangeDomain:
 
     @property
     def size(self) -> int:
-        """Returns the number of codes."""
         return len(self.edges) + self.with_null
 
 

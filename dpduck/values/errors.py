@@ -1,11 +1,10 @@
-"""All errors of dpduck. Each message is a single line that names the problem, its place, and accepted alternatives."""
+"""Errors of dpduck. Each message is a single line that names the problem, its place, and accepted alternatives."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 NOTHING_PRIVATE = "no table with a privacy policy is read"
-"""Beginning of the message for a statement that reads no table with a policy."""
 
 
 class DpduckError(Exception):
@@ -19,7 +18,7 @@ class DpduckError(Exception):
 
 @dataclass(frozen=True)
 class Position:
-    """A place in a statement. Lines and columns count from 1."""
+    """Place in a statement. Lines and columns count from 1."""
 
     line: int
     column: int
@@ -29,7 +28,7 @@ class Position:
 
 
 class Refusal(DpduckError):
-    """A statement refused from public facts alone, before anything was charged.
+    """Refusal of a statement from public facts alone, before anything was charged.
 
     >>> str(Refusal("DISTINCT is refused", accepted="count(*)", position=Position(1, 8)))
     'line 1, column 8: DISTINCT is refused; accepted: count(*)'
@@ -54,23 +53,23 @@ class Refusal(DpduckError):
 
 
 class BudgetRefusal(Refusal):
-    """A charge that is more than what is left of a budget. Nothing was charged."""
+    """Refusal of a charge that is more than what a budget has left. Nothing was charged."""
 
 
 class BusyRefusal(Refusal):
-    """Refusal since a principal, or the server, has too many statements at once or in a minute. Nothing was charged."""
+    """Refusal because a principal or the server has too many statements at once or in a minute. Nothing was charged."""
 
 
 class PermissionRefusal(Refusal):
-    """A statement that this principal may not make. Nothing was charged."""
+    """Refusal of a statement that this principal may not make. Nothing was charged."""
 
 
 class StoreError(DpduckError):
-    """The store is missing, damaged, copied or older than its own ledger. Nothing is answered."""
+    """Error of a store that is missing, damaged, copied or older than its own ledger. Nothing is answered."""
 
 
 class ReleaseFailed(DpduckError):
-    """A failure after the charge. The charge stays, and nothing was released. The message is always the same."""
+    """Failure after the charge. The charge stays, and nothing was released. The message is always the same."""
 
     def __init__(self, ledger_id: int) -> None:
         super().__init__(
@@ -84,4 +83,4 @@ class Interrupted(KeyboardInterrupt):
 
 
 class InternalError(DpduckError):
-    """Two independent computations disagree. Nothing was released."""
+    """Error of two independent computations that disagree. Nothing was released."""

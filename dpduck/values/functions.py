@@ -1,7 +1,4 @@
-"""DuckDB's functions that workers may run over private rows. Each result depends on one row alone.
-
-The other functions, which clients of a server may call over released tables, are in values/served_functions.py.
-"""
+"""DuckDB's functions that workers may run over private rows. Each result depends on one row alone."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Function:
-    """A function of DuckDB, with its permitted uses."""
+    """Function of DuckDB, with its permitted uses."""
 
     name: str  # in DuckDB's own parse tree
     row_local: bool = False  # the result depends on the arguments alone, and the call has no other effect

@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor, gcd, log10
 
-LARGEST_INTEGER = 1 << 24
-"""Bounds in steps stay below this. With finer steps, the noise scale would be too large for samplers."""
-
-FINEST = 10**6
-"""Approximate largest number of decimal steps between bounds without a step."""
+LARGEST_INTEGER = 1 << 24  # most steps from 0 to a bound. With finer steps, samplers could not draw the noise
+FINEST = 10**6  # Approximate largest number of decimal steps between bounds without a step
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,7 @@ def constant(value: Fraction) -> Grid:
 
 
 def union(grids: Iterable[Grid]) -> Grid:
-    """Returns one grid that has the values of all given grids, such as those of CASE's branches."""
+    """Returns one grid that has the values of all given grids, such as the grids of CASE's branches."""
     listed = list(grids)
     low = min(grid.low for grid in listed)
     step = Fraction(0)

@@ -1,4 +1,4 @@
-"""Import hook against pandas in dpduck's own processes: DuckDB and Arrow would import it, and nothing here needs it."""
+"""Import hook against pandas in dpduck's own processes. DuckDB and Arrow would import it, and dpduck never uses it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Periods of time for units by periods: their numbers, runs of periods, and the ledger's key for a unit and a run.
 
-Period 0 begins on the first day of the year 1, a Monday. Rows after the year 9998, before the year 1, without a date or
-with an infinite date are in no period. They are never counted under a policy that says PER.
+Period 0 begins on the first day of the year 1, a Monday. A row is in no period if its date is missing, infinite,
+before the year 1 or after 9998. Such a row is never counted under a policy that says PER.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KEY = re.compile(
 
 @dataclass(frozen=True)
 class Period:
-    """PER word OF column, in a policy: a unit is a person's rows in one such period. word: one of WORDS."""
+    """Clause PER word OF column of a policy: a unit is a person's rows in one such period. word: one of WORDS."""
 
     word: str
     column: str
@@ -34,7 +34,7 @@ class Period:
 
 @dataclass(frozen=True, order=True)
 class Periods:
-    """A run of consecutive periods of one length (word), from the number `first` to the number `last`.
+    """Run of consecutive periods of one length (word), from the number `first` to the number `last`.
 
     >>> str(Periods("MONTH", 12 * 2023, 12 * 2023 + 1))
     'FROM 2024-01-01 TO 2024-03-01'
@@ -50,7 +50,6 @@ class Periods:
 
     @property
     def count(self) -> int:
-        """Returns the number of periods in the run."""
         return self.last - self.first + 1
 
     @property
@@ -60,7 +59,6 @@ class Periods:
 
     @property
     def start(self) -> date:
-        """Returns the first day of the run."""
         return start_of(self.word, self.first)
 
     @property
@@ -72,11 +70,9 @@ class Periods:
         return _EVERY if self.every else f"FROM {self.start.isoformat()} TO {self.end.isoformat()}"
 
     def overlaps(self, other: Periods) -> bool:
-        """Tells whether two runs have a period in common."""
         return self.word == other.word and self.first <= other.last and other.first <= self.last
 
     def common(self, other: Periods) -> Periods | None:
-        """Returns the periods that two runs have in common, None if there are none."""
         if not self.overlaps(other):
             return None
         return Periods(self.word, max(self.first, other.first), min(self.last, other.last))
@@ -84,7 +80,7 @@ class Periods:
 
 @dataclass(frozen=True)
 class PeriodColumn:
-    """The stored column that determines the period of a row: its SQL, its type, and the periods that are read.
+    """Stored column that determines the period of a row: its SQL, its type, and the periods that are read.
 
     also: SQL and type of such columns of other joined private tables. In one joined row, all are in one period.
     """
@@ -129,7 +125,7 @@ def every(word: str) -> Periods:
 
 
 def between(word: str, first: date, last: date) -> Periods | None:
-    """Returns the periods from the one of the first day to the one of the last. None if none of them has a number."""
+    """Returns the periods from the period of the first day to the period of the last. None if none has a number."""
     low, high = number_of(word, first), min(number_of(word, last), last_number(word))
     return Periods(word, low, high) if low <= high else None
 
@@ -193,7 +189,7 @@ def _name(word: str, number: int) -> str:
 
 
 def runs(periods: Iterable[Periods]) -> list[Periods]:
-    """Splits runs at every start and end. Returns the pieces in order, each once, without gaps.
+    """Splits runs at every start and end. Returns the pieces in order, each once, without the gaps between runs.
 
     >>> [(one.first, one.last) for one in runs([Periods("DAY", 1, 5), Periods("DAY", 4, 9)])]
     [(1, 3), (4, 5), (6, 9)]

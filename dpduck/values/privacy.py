@@ -14,7 +14,7 @@ ZERO = Fraction(0)
 class Reference:
     """Foreign key that leads from a row to its unit: `column` equals `parent_column`, a key of the table `parent`.
 
-    parent: the three parts of the table's name. The unit of the row is that of the parent's row, by its own policy.
+    parent: the three parts of the table's name. The row has the unit of its parent row, by the parent's own policy.
     """
 
     column: str
@@ -24,14 +24,14 @@ class Reference:
 
 @dataclass(frozen=True)
 class PrivacyUnit:
-    """The unit that is protected: all rows that share one value of a column, or a single row.
+    """Unit that is protected: all rows that share one value of a column, or a single row.
 
     key: name of the unit ("main.patients.id", or "main.visits.ROW"). Tables with one key share one budget.
-    column: the column of this table that holds the unit. None for PRIVACY UNIT ROW. It is "", which is no column, if
-    there is a reference. So code that does not handle references fails, and does not protect the wrong thing.
+    column: the column of this table that holds the unit, None for PRIVACY UNIT ROW. With a reference or several columns
+        it is "", which is no column: code that does not expect this fails, and does not protect the wrong unit.
     max_rows: m, the most rows of one unit that an answer can see, 1 for rows.
     period: if given, a unit is the rows of one value in one period. The key contains the period's word.
-    columns: the columns of this table that hold the unit together, if there are several. `column` is "" then, too.
+    columns: the columns of this table that hold the unit together, if there are several.
     """
 
     key: str
@@ -51,7 +51,7 @@ class PrivacyUnit:
 
 @dataclass(frozen=True)
 class Budget:
-    """The amounts that an owner is willing to spend on one privacy unit.
+    """Amounts that an owner is willing to spend on one privacy unit.
 
     Pure: epsilon alone. Approximate: epsilon and delta, converted to rho, with delta_keys reserved for key selection.
     zCDP: rho alone. The ledger adds up either `epsilon` or `rho` (see `pure`).
@@ -72,7 +72,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Charge:
-    """The price of one release: pure epsilon, or rho with a delta for selected keys.
+    """Price of one release: pure epsilon, or rho with a delta for selected keys.
 
     epsilon is None for a Gaussian release. rho is always set (a pure release costs at most epsilon^2 / 2).
 

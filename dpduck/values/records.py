@@ -1,4 +1,4 @@
-"""Writes frozen dataclasses as JSON, and reads them from JSON or from rows of a table, by their type hints.
+"""Frozen dataclasses as JSON: writes them, and reads them from JSON or from rows of a table, by their type hints.
 
 A dataclass is written as an object with its fields, or as an array of their values. Both forms can be read. A field
 that an earlier version did not write gets its default. A value that does not fit its type hint is refused.

@@ -1,7 +1,6 @@
 """All permitted functions of DuckDB: ROW_LOCAL_FUNCTIONS, and those that only clients of a server may call.
 
-Clients call them in the public database, which holds released tables and no private row. So a referee need not read
-this file.
+Clients call the latter in the public database, which holds no private row. So a referee need not read this file.
 """
 
 from __future__ import annotations

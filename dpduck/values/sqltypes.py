@@ -1,12 +1,10 @@
-"""DuckDB's types: all facts about them, and the reader of their names.
+"""DuckDB's types: all facts about them, and the reader of their names. No other file has a list of types.
 
-A column has the name of its type as a text. `sql_type(name)` reads it, and `SqlType` has a property for each fact. A
-type that is in no list here, such as a nested one, has nearly no property, and so is refused.
+A type that is in no list here, such as a nested one, has nearly no property, and so is refused.
 
 To add a type: put its name into `NAMES`, and its kind into each property that holds. Four facts have tables above the
 class: `_ARROW`, `_CALENDARS`, `_LENGTHS`, `_APART`. Then add the type to `HAVE` in tests/values/test_sqltypes.py, and
-its values to `texts_of`. The tests try each property on DuckDB, and know which properties follow from others. No other
-file has a list of types.
+its values to `texts_of`. The tests try each property on DuckDB.
 """
 
 from __future__ import annotations
@@ -51,9 +49,8 @@ _NARROW_DIGITS = 18
 
 @dataclass(frozen=True)
 class SqlType:
-    """A type of DuckDB.
+    """DuckDB's type, read from its name.
 
-    name: the name as DuckDB writes it.
     kind: the name without digits, labels and fields, LIST for lists and arrays, "" for an unknown type.
     bits: number of bits of a whole number, 0 for other types.
     digits, scale: decimal digits and decimal places of a whole number or a DECIMAL, 0 for other types.
@@ -79,7 +76,6 @@ class SqlType:
 
     @cached_property
     def is_whole(self) -> bool:
-        """Tells whether values are whole numbers, of at most 128 bits."""
         return self.bits > 0
 
     @cached_property
@@ -89,7 +85,7 @@ class SqlType:
 
     @property
     def is_named(self) -> bool:
-        """Tells whether the name is only a type's name, so that it is safe in the SQL of a cast."""
+        """Tells whether the name is safe in the SQL of a cast: it is the name of a type, without other words."""
         return self.name in NAMES or self.digits > 0 or _ENUM.fullmatch(self.name) is not None
 
     @cached_property
@@ -99,17 +95,15 @@ class SqlType:
 
     @cached_property
     def least(self) -> int:
-        """Returns the least whole number of the type."""
         return -(1 << self.bits - 1) if self.is_signed else 0
 
     @cached_property
     def most(self) -> int:
-        """Returns the largest whole number of the type, 0 for other types."""
         return (1 << self.bits - self.is_signed) - 1
 
     @cached_property
     def is_float(self) -> bool:
-        """Tells whether the type is FLOAT or DOUBLE. There, 0 has two signs, and NaN has many forms."""
+        """Tells whether the type is FLOAT or DOUBLE. Such a type has a 0 of either sign, and many forms of NaN."""
         return self.kind in _FLOATS
 
     @cached_property
@@ -119,15 +113,14 @@ class SqlType:
 
     @cached_property
     def is_numeric(self) -> bool:
-        """Tells whether values are numbers, which may have bins and clamps."""
         return self.bits > 0 or self.kind in (*_FLOATS, "DECIMAL")
 
     @cached_property
     def fits_64_bits(self) -> bool:
         """Tells whether values are whole numbers or decimals that DuckDB keeps in 64 bits.
 
-        DuckDB adds up such values exactly in 128 bits, which 2^63 values do not fill. DuckDB 2.0 raises for the least
-        decimal of 128 bits, which has more digits than its type. A sum of floats depends on the order of rows.
+        DuckDB adds up such values exactly in 128 bits, which 2^63 values do not fill. For wider decimals, DuckDB 2.0
+        may raise. A sum of floats depends on the order of rows.
         """
         return 0 < self.bits <= 64 or (self.kind == "DECIMAL" and self.digits <= _NARROW_DIGITS)
 
@@ -135,7 +128,6 @@ class SqlType:
 
     @cached_property
     def is_boolean(self) -> bool:
-        """Tells whether the type is BOOLEAN."""
         return self.kind == "BOOLEAN"
 
     @cached_property
@@ -150,7 +142,6 @@ class SqlType:
 
     @cached_property
     def is_enum(self) -> bool:
-        """Tells whether the type is an ENUM, and not a list of ENUM values."""
         return self.kind == "ENUM"
 
     @cached_property
@@ -180,12 +171,10 @@ class SqlType:
 
     @cached_property
     def takes_date_functions(self) -> bool:
-        """Tells whether date functions take the type. They take all types except INTERVAL and times of day."""
         return self.kind not in ("INTERVAL", "TIME", _ZONED_TIME, "TIME_NS")
 
     @cached_property
     def has_infinity(self) -> bool:
-        """Tells whether the type has infinite values, as floats, dates and timestamps have."""
         return self.is_float or self.is_dated
 
     # Lengths.
@@ -250,10 +239,10 @@ class SqlType:
 
     @cached_property
     def form_apart(self) -> str:
-        """Returns the type to cast to, so that equal values of different forms become different. "" if there are none.
+        """Returns the type to cast to, so that equal values of different forms become different. "" for other types.
 
-        For example, 0 equals -0, and a month equals thirty days. A sort of DuckDB may replace one form by the other.
-        After the cast it does not.
+        For example, 0 equals -0, and a month equals thirty days. Without the cast, DuckDB's sort may replace one form
+        by the other.
         """
         return _APART.get(self.kind, "")
 
@@ -321,7 +310,7 @@ class SqlType:
 
     @cached_property
     def goes_as_text(self) -> bool:
-        """Tells whether a worker gets the text of a value, and casts it back."""
+        """Tells whether a worker gets the text of a value, and casts the text back."""
         return self.bits > 64 or self.kind in ("UUID", "TIME", "INTERVAL", "ENUM")
 
     @cached_property
@@ -346,8 +335,8 @@ class SqlType:
     def converts(self) -> bool:
         """Tells whether TRY_CAST of any value to any type raises no error.
 
-        For dates, bits and others it may raise. It also raises for decimals with more digits than their type, which may
-        come from Arrow.
+        A cast of a date or of bits may raise. So may a cast of a decimal from Arrow, which can have more digits than
+        its type.
         """
         return self.bits > 0 or self.kind in ("VARCHAR", "BOOLEAN", *_FLOATS, "ENUM")
 
@@ -357,7 +346,8 @@ class SqlType:
     def calendar(self) -> tuple[str, str] | None:
         """Returns the first and last finite date or time that dpduck writes as a text. None if it writes every value.
 
-        DuckDB raises, or becomes unusable, if it writes a date far outside of these. A comparison is always safe.
+        DuckDB raises, or becomes unusable, if it writes a date far outside of these limits. A comparison is always
+        safe.
         """
         return _CALENDARS.get(self.kind)
 

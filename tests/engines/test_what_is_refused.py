@@ -1,4 +1,4 @@
-"""Engine tables that could be read as something else are refused. A twin is never counted as if it were the table."""
+"""Engine tables that could be read as something else are refused. No stand-in is counted in place of the table."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_one_table_has_one_budget(lake: Lake) -> None:
 
 
 def test_units_keys_and_statements(lake: Lake) -> None:
-    """Units of doubles, references to keys, public and prepared twins, and tables of two places are refused."""
+    """Units of doubles, references to keys, public and prepared stand-ins, and tables of two places are refused."""
     rows = ROWS.append_column("real", pa.array([0.5] * 3)).append_column("exact", pa.array([Decimal("1.5")] * 3))
     lake.put(1, first=rows, second=rows)
     lake.con.execute("CREATE TABLE here AS SELECT 1 AS unit, 1 AS kind")
@@ -156,8 +156,8 @@ READINGS: tuple[Callable[[duckdb.DuckDBPyConnection, str], object], ...] = (
 
 
 @pytest.mark.parametrize("reading", READINGS)
-def test_no_reader_reads_a_twin(lake: Lake, reading: Callable[[duckdb.DuckDBPyConnection, str], object]) -> None:
-    """The twin's rows are elsewhere: any reader of the twin here fails, whoever asks."""
+def test_no_reader_reads_a_stand_in(lake: Lake, reading: Callable[[duckdb.DuckDBPyConnection, str], object]) -> None:
+    """The rows are elsewhere: any reader of the stand-in here fails, whoever asks."""
     lake.con.execute('ATTACH \':memory:\' AS "La""ke"; CREATE SCHEMA "La""ke".dpduck_twins')
     lake.con.execute('CREATE TABLE "La""ke".main.visits AS SELECT 1 AS unit')
     for name in ('"La""ke"."main"."visits"', '"LA""KE"."main"."visits"'):
@@ -166,7 +166,7 @@ def test_no_reader_reads_a_twin(lake: Lake, reading: Callable[[duckdb.DuckDBPyCo
 
 
 def test_without_its_engine_nothing_is_counted(lake: Lake) -> None:
-    """A twin without its engine is refused. Even without this check, its empty rows are not counted."""
+    """A stand-in without its engine is refused. Even without this check, its empty rows are not counted."""
     lake.put(1, gone=ROWS)
     lake.dp(POLICY.format("lake.db.gone"))
     known = engines(lake)
@@ -215,7 +215,7 @@ def test_an_engine_that_fails_the_probe(server: Server, monkeypatch: pytest.Monk
 
 
 def test_a_public_table_that_became_an_engines(lake: Lake) -> None:
-    """A table declared in a DuckDB of that name has an empty twin. Reading the twin is refused unpaid."""
+    """A table declared in a DuckDB of that name has a stand-in. Reading that is refused unpaid."""
     lake.con.execute(
         "ATTACH ':memory:' AS lake; CREATE SCHEMA lake.db; CREATE TABLE visits AS SELECT 1 AS unit, 1 AS k"
     )

@@ -26,7 +26,7 @@ def total(con: duckdb.DuckDBPyConnection, table: str = "visits", more: str = "")
     return int(con.execute("FROM dp(?)", [statement]).fetchall()[0][0])
 
 
-def twin_files(directory: Path) -> list[Path]:
+def prepared_files(directory: Path) -> list[Path]:
     return sorted(path for path in directory.iterdir() if "_prepared_" in path.name)
 
 

@@ -11,10 +11,10 @@ import pytest
 
 import dpduck
 from dpduck.database.functions import database_of
-from dpduck.store.twin_files import TwinFiles
+from dpduck.store.prepared_files import PreparedFiles
 from dpduck.values.errors import Refusal
 from tests.language.facts import request_of
-from tests.store.preparing import POLICY, PREPARE, SHARED, dp, total, twin_files
+from tests.store.preparing import POLICY, PREPARE, SHARED, dp, prepared_files, total
 
 LONG = "'x' || repeat('y', 70000)"
 
@@ -22,13 +22,13 @@ LONG = "'x' || repeat('y', 70000)"
 def test_what_cannot_be_prepared_again_stays_as_it_was(hospital: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """A moment beyond all calendars in a column with a DOMAIN of numbers: refused by its type, and nothing changes."""
     dp(hospital, PREPARE)
-    files, policies = twin_files(tmp_path), "SELECT * FROM dp_policies()"
+    files, policies = prepared_files(tmp_path), "SELECT * FROM dp_policies()"
     listed = hospital.execute(policies).fetchall()
     hospital.execute("ALTER TABLE visits ALTER sex TYPE TIMESTAMP USING TIMESTAMP '290309-12-22 (BC) 00:00:00'")
     for change in ("NEW EPOCH", "PREPARE"):
         with pytest.raises(duckdb.Error, match=r"'sex' is TIMESTAMP, and its DOMAIN is of"):
             dp(hospital, f"ALTER PRIVACY POLICY ON visits {change}")
-    assert (twin_files(tmp_path), hospital.execute(policies).fetchall()) == (files, listed)
+    assert (prepared_files(tmp_path), hospital.execute(policies).fetchall()) == (files, listed)
     hospital.execute("ALTER TABLE visits ALTER sex TYPE BIGINT USING 0")
     assert abs(total(hospital) - 1000) < 10
     assert "is prepared" in dp(hospital, "ALTER PRIVACY POLICY ON visits NEW EPOCH")
@@ -48,13 +48,13 @@ def test_names_and_columns_of_any_kind(hospital: duckdb.DuckDBPyConnection) -> N
 def test_other_files_are_refused(hospital: duckdb.DuckDBPyConnection, tmp_path: Path, damage: str) -> None:
     """A missing, cut, foreign, older or damaged file is refused in one line and uncharged, and PREPARE mends it."""
     dp(hospital, PREPARE)
-    (path,) = twin_files(tmp_path)
+    (path,) = prepared_files(tmp_path)
     content = path.read_bytes()
     dp(hospital, "ALTER PRIVACY POLICY ON stays PREPARE")
-    (other,) = set(twin_files(tmp_path)) - {path}
+    (other,) = set(prepared_files(tmp_path)) - {path}
     if damage == "older":
         dp(hospital, "ALTER PRIVACY POLICY ON visits NEW EPOCH")
-        (path,) = set(twin_files(tmp_path)) - {other}
+        (path,) = set(prepared_files(tmp_path)) - {other}
     hospital.close()
     if damage == "gone":
         path.unlink()
@@ -73,14 +73,14 @@ def test_other_files_are_refused(hospital: duckdb.DuckDBPyConnection, tmp_path: 
         assert abs(total(con, "stays") - 1000) < 10
         dp(con, PREPARE)
         assert abs(total(con) - 1000) < 10
-        assert len(twin_files(tmp_path)) == 2
+        assert len(prepared_files(tmp_path)) == 2
 
 
 def test_a_file_with_damaged_blocks(hospital: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """One release fails. From then on the file is known as damaged: statements are refused uncharged until PREPARE."""
     dp(hospital, PREPARE)
     hospital.close()
-    (path,) = twin_files(tmp_path)
+    (path,) = prepared_files(tmp_path)
     content = bytearray(path.read_bytes())
     middle = slice(12_288, len(content) - 300_000)
     content[middle] = bytes(byte ^ 255 for byte in content[middle])
@@ -133,7 +133,7 @@ def test_what_others_do_to_a_table(shop: duckdb.DuckDBPyConnection, tmp_path: Pa
     assert "orders is prepared" in dp(shop, "ALTER PRIVACY POLICY ON orders NEW EPOCH")
     assert abs(total(shop, "orders") - 1000) < 10
     assert "is not prepared" in dp(shop, "ALTER PRIVACY POLICY ON lines UNPREPARE")
-    assert len(twin_files(tmp_path)) == 1
+    assert len(prepared_files(tmp_path)) == 1
 
 
 def test_a_change_that_was_undone(shop: duckdb.DuckDBPyConnection) -> None:
@@ -158,7 +158,7 @@ def test_a_policy_that_was_dropped_leaves_nothing(hospital: duckdb.DuckDBPyConne
     with duckdb.connect(str(store)) as con:
         con.execute("DELETE FROM dpduck.policies WHERE table_name LIKE '%visits%'")
     with dpduck.connect(tmp_path / "clinic.duckdb") as con:
-        assert twin_files(tmp_path) == []
+        assert prepared_files(tmp_path) == []
         dp(con, POLICY.format(table="visits"))
         assert abs(total(con) - 1500) < 10
 
@@ -199,17 +199,17 @@ def test_a_policy_is_changed_where_another_table_is_out_of_reach(tmp_path: Path)
         dp(con, "ALTER PRIVACY POLICY ON t NEW EPOCH")
         assert abs(total(con, "t") - 100) < 10
         assert "is not prepared" in dp(con, "ALTER PRIVACY POLICY ON o.main.t UNPREPARE")
-        assert len(twin_files(tmp_path)) == 1
+        assert len(prepared_files(tmp_path)) == 1
 
 
 def test_a_file_that_cannot_be_deleted(hospital: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that cannot be deleted is left for later, and the statement is carried out."""
     dp(hospital, PREPARE)
 
-    def refuse(self: TwinFiles, nonce: str) -> None:
+    def refuse(self: PreparedFiles, nonce: str) -> None:
         raise PermissionError
 
-    monkeypatch.setattr(TwinFiles, "remove", refuse)
+    monkeypatch.setattr(PreparedFiles, "remove", refuse)
     assert "epoch 1)" in dp(hospital, "ALTER PRIVACY POLICY ON visits NEW EPOCH")
     assert "is not prepared" in dp(hospital, "ALTER PRIVACY POLICY ON visits UNPREPARE")
     assert hospital.execute("SELECT count(prepared_at) FROM dp_policies()").fetchall() == [(0,)]
@@ -218,7 +218,7 @@ def test_a_file_that_cannot_be_deleted(hospital: duckdb.DuckDBPyConnection, monk
 def test_another_stores_file_is_refused(hospital: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """A file of the same table under another key, in the place of the store's own, is refused."""
     dp(hospital, PREPARE)
-    (path,) = twin_files(tmp_path)
+    (path,) = prepared_files(tmp_path)
     hospital.close()
     with duckdb.connect(str(path)) as twin:
         twin.execute("UPDATE header SET mac = repeat('0', 64)")
@@ -245,7 +245,7 @@ def test_columns_that_cannot_be_prepared(hospital: duckdb.DuckDBPyConnection, tm
     with pytest.raises(duckdb.Error, match="has no privacy policy"):
         hospital.execute("CREATE TABLE bare AS SELECT 1 AS x")
         dp(hospital, "ALTER PRIVACY POLICY ON bare PREPARE")
-    assert twin_files(tmp_path) == []
+    assert prepared_files(tmp_path) == []
 
 
 def test_where_nothing_can_be_written(hospital: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:

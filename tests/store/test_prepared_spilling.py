@@ -8,8 +8,8 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.store import twin_files
-from dpduck.store.twin_files import TwinFiles
+from dpduck.store import prepared_files
+from dpduck.store.prepared_files import PreparedFiles
 
 GIB = 2**30
 ROWS, LIMIT = 1_200_000, "90MB"
@@ -48,10 +48,10 @@ def test_a_twin_has_what_the_database_leaves(
     held: int, share: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the shared limit the twin has a quarter at least, and the whole again when the twin is written."""
-    monkeypatch.setattr(twin_files, "_memory", lambda database: (8 * GIB, held))
+    monkeypatch.setattr(prepared_files, "_memory", lambda database: (8 * GIB, held))
     limit = "SELECT current_setting('memory_limit')"
     with duckdb.connect(":memory:") as connection:
-        twins = TwinFiles(connection.cursor, tmp_path / "clinic_private.duckdb", lambda: b"key")
+        twins = PreparedFiles(connection.cursor, tmp_path / "clinic_private.duckdb", lambda: b"key")
         with twins.written("a1", "layout") as (cursor, table):
             cursor.execute(f"CREATE TABLE {table} AS FROM range(10)")
             assert cursor.execute(limit).fetchone() == (f"{share // GIB}.0 GiB",)
@@ -65,10 +65,10 @@ def test_a_database_holds_what_its_files_take(tmp_path: Path) -> None:
         connection.execute("SET memory_limit = '1GiB'")
         connection.execute("CREATE TABLE visits AS SELECT hash(i) AS h FROM range(2000000) AS r(i)")
         connection.execute("CHECKPOINT")
-        limit, held = twin_files._memory(connection)
+        limit, held = prepared_files._memory(connection)
         assert limit == GIB and 16e6 < held < 64e6
         connection.execute("SET memory_limit = '-1'")
-        assert twin_files._memory(connection)[0] > 2**60
+        assert prepared_files._memory(connection)[0] > 2**60
         connection.execute("SET memory_limit = '12MB'")
-        limit, held = twin_files._memory(connection)
+        limit, held = prepared_files._memory(connection)
         assert held == limit < 12e6

@@ -9,9 +9,9 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.store.twin_files import MOST_COPIES, TwinFiles
+from dpduck.store.prepared_files import MOST_COPIES, PreparedFiles
 from tests.store import prepared_kill_harness as harness
-from tests.store.preparing import POLICY, PREPARE, SHARED, dp, total, twin_files
+from tests.store.preparing import POLICY, PREPARE, SHARED, dp, prepared_files, total
 from tests.support.kills import account
 
 
@@ -28,12 +28,12 @@ def test_answers_are_about_the_rows_that_were_prepared(hospital: duckdb.DuckDBPy
     assert policies == {"clinic.main.visits": True, "clinic.main.stays": False}
     assert "is prepared" in dp(hospital, "ALTER PRIVACY POLICY ON visits NEW EPOCH")
     assert abs(total(hospital) - 1500) < 10
-    assert len(twin_files(tmp_path)) == 1
+    assert len(prepared_files(tmp_path)) == 1
     hospital.execute("DELETE FROM visits WHERE patient >= 5000")
     done = dp(hospital, "ALTER PRIVACY POLICY ON visits UNPREPARE")
     assert "is not prepared: new" in done and dp(hospital, "ALTER PRIVACY POLICY ON visits UNPREPARE") == done
     assert abs(total(hospital) - 1000) < 10
-    assert twin_files(tmp_path) == []
+    assert prepared_files(tmp_path) == []
 
 
 def test_an_empty_table_was_prepared_too(hospital: duckdb.DuckDBPyConnection) -> None:
@@ -48,16 +48,16 @@ def test_an_empty_table_was_prepared_too(hospital: duckdb.DuckDBPyConnection) ->
 def test_changes_of_a_policy(hospital: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """A change of codes prepares anew, and one of an amount does not. A dropped policy takes the file with it."""
     dp(hospital, PREPARE)
-    (first,) = twin_files(tmp_path)
+    (first,) = prepared_files(tmp_path)
     assert "is prepared" not in dp(hospital, "ALTER PRIVACY POLICY ON visits SET EXPECT ROWS 2000")
-    assert twin_files(tmp_path) == [first]
+    assert prepared_files(tmp_path) == [first]
     assert abs(total(hospital) - 1000) < 10
     assert "is prepared" in dp(hospital, "ALTER PRIVACY POLICY ON visits SET DOMAIN sex IN (0)")
-    (second,) = twin_files(tmp_path)
+    (second,) = prepared_files(tmp_path)
     assert second != first
     assert abs(total(hospital, more="WHERE sex = 0") - 500) < 10
     dp(hospital, "DROP PRIVACY POLICY ON visits")
-    assert twin_files(tmp_path) == []
+    assert prepared_files(tmp_path) == []
 
 
 def test_a_table_that_changed_its_columns_is_refused(hospital: duckdb.DuckDBPyConnection) -> None:
@@ -78,7 +78,7 @@ def test_the_file_is_the_owners_alone(hospital: duckdb.DuckDBPyConnection, tmp_p
     tables = hospital.execute("SELECT count(*) FROM duckdb_tables()").fetchall()
     dp(hospital, PREPARE)
     total(hospital)
-    (path,) = twin_files(tmp_path)
+    (path,) = prepared_files(tmp_path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     after = hospital.execute("SELECT database_name FROM duckdb_databases() ORDER BY ALL").fetchall()
     assert [name for name in after if not name[0].startswith("dpduck_release_")] == before
@@ -239,7 +239,7 @@ def test_in_memory(tmp_path: Path) -> None:
 def test_no_row_goes_to_a_disk_that_the_owner_closed() -> None:
     """The DuckDB of twins has the limits of the database. An empty temp_directory is a limit, also in memory."""
     with duckdb.connect(config={"temp_directory": ""}) as con:
-        files = TwinFiles(con.cursor, None, lambda: b"key")
+        files = PreparedFiles(con.cursor, None, lambda: b"key")
         with files.written("1", "") as (second, _):
             assert second.execute("SELECT current_setting('temp_directory')").fetchall() == [("",)]
 

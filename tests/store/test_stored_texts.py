@@ -45,8 +45,8 @@ from dpduck.store.measured import (
     measurements_to_bytes,
 )
 from dpduck.store.policies import policy_from_text, policy_to_text
+from dpduck.store.prepared_records import PreparedRecord, Records
 from dpduck.store.releases import ReleaseStore, StoredRelease
-from dpduck.store.twin_records import Records, TwinRecord
 from dpduck.strategies.recovery.covariances import (
     ComponentCovariances,
     TableCovariances,
@@ -181,7 +181,7 @@ def test_a_release(store: duckdb.DuckDBPyConnection) -> None:
 def test_a_prepared_table(store: duckdb.DuckDBPyConnection) -> None:
     columns = (('"a"."b"', (("x", "INTEGER"), ("y", "VARCHAR"))),)
     cuts = (ClampedColumn("x", "INTEGER", "0", "9", "1"),)
-    twin = TwinRecord(
+    twin = PreparedRecord(
         '"a"."b"', "n", "2026-01-01 00:00:00", "m", "l", 2, (('"a"."b"', 3),), columns, ("x",), "INTEGER", 4096, "e",
         cuts, (("x",), ("x", "y")),
     )  # fmt: skip

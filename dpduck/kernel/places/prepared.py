@@ -1,4 +1,4 @@
-"""Place of prepared tables: copies of the stored tables that a job reads, with codes and numbers (twin_writer.py).
+"""Place of prepared tables: copies of the stored tables that a job reads, with codes and numbers (prepared_writer.py).
 
 A job then counts the rows of the moment at which the copies were made.
 """
@@ -19,8 +19,8 @@ from dpduck.kernel.counting.jobs import CountingJob, GroupKey, row_copies
 from dpduck.kernel.places.clamps import ClampedColumn
 from dpduck.kernel.places.labels import Ask, CodedColumn, encode_condition, evaluate_on_labels, tells
 from dpduck.kernel.places.place import Opened, RowPlace
+from dpduck.kernel.places.prepared_writer import CODE, NUMBER, OPEN_ROWS, PLACE, ROWS_OF_UNIT, code_type
 from dpduck.kernel.places.rows import LIVE, LiveRows, NumberedRows
-from dpduck.kernel.places.twin_writer import CODE, NUMBER, OPEN_ROWS, PLACE, ROWS_OF_UNIT, code_type
 from dpduck.kernel.relations import First, Grouped, Source, Stored, Units, adds_nulls, tables_of
 from dpduck.kernel.units import Referenced, UnitTuple
 from dpduck.kernel.worker.workers import Workers

@@ -42,7 +42,7 @@ LIVE = LiveRows()
 
 @dataclass(frozen=True)
 class NumberedRows(LiveRows):
-    """Rows of a prepared table, each at most once, and SQL of facts that are stored in each row (twin_writer.py).
+    """Rows of a prepared table, each at most once, and SQL of facts that are stored in each row (prepared_writer.py).
 
     rows_sql: number of rows of the row's unit. open_sql: number of those outside of some domain. order_sql: the row's
     number among the unit's rows in keyed order. repeats: whether a statement keeps fewer rows of a unit than MAX ROWS

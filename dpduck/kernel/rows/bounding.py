@@ -43,7 +43,7 @@ OF_UNIT, OPEN = "dpduck_of_unit", "dpduck_open"
 
 @dataclass(frozen=True)
 class BoundingFacts:
-    """Facts that rows hold about their units. A unit of prepared rows (places/twin_writer.py) has at most OF_UNIT rows.
+    """Facts that rows hold about their units. A unit of prepared rows (prepared_writer.py) has at most OF_UNIT rows.
 
     once: whether the rows can be read only once. placed: whether all rows are counted but those outside a domain. Then
     ORDER numbers a unit's rows that count, from 1, wherever OPEN is 0. crowded: whether most units are expected to have

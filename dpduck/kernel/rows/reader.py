@@ -123,14 +123,14 @@ def drop(cursor: duckdb.DuckDBPyConnection, table: str) -> None:
         cursor.execute(f"DROP TABLE IF EXISTS {table}")
 
 
-TWINS = "dpduck_twins"
-"""Name of a schema in each database that holds empty copies (twins) of an engine's tables."""
+STAND_INS = "dpduck_twins"
+"""Name of a schema in each database with the stand-ins of an engine's tables: empty local tables with their columns."""
 
-_MARKED = f"SELECT lower(database_name) FROM duckdb_schemas() WHERE schema_name = '{TWINS}'"
+_MARKED = f"SELECT lower(database_name) FROM duckdb_schemas() WHERE schema_name = '{STAND_INS}'"
 
 
 def _require_rows(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:
-    """Refuses SQL over the empty copy of an engine's table."""
+    """Refuses SQL over the stand-in of an engine's table."""
     marked = cursor.execute(_MARKED).fetchall()
     if any('"' + name.replace('"', '""') + '".' in sql.lower() for (name,) in marked):
         raise InternalError("an engine's table is not counted here")

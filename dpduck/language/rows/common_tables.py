@@ -13,7 +13,7 @@ from dpduck.values.quoting import fold
 
 @dataclass(frozen=True)
 class CommonTable:
-    """A CTE. columns: a, b of WITH t (a, b), new names for its columns. visible: the CTEs that its query may read."""
+    """CTE of a WITH. columns: a, b of WITH t (a, b), () without these. visible: the CTEs that its query may read."""
 
     query: exp.Expr
     columns: tuple[str, ...]
@@ -25,7 +25,7 @@ CommonTables = Mapping[str, CommonTable]
 
 
 def tables_of(with_: exp.Expr | None, outside: CommonTables, before: exp.Expr | None = None) -> CommonTables:
-    """Returns the CTEs of a WITH, and those outside, by lower-case name. before: None, or a CTE to stop at."""
+    """Returns the CTEs of a WITH and `outside`, by lower-case name. before: a CTE of the WITH to stop at."""
     if with_ is None:
         return outside
     visible = dict(outside)

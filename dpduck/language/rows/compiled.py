@@ -42,9 +42,7 @@ from dpduck.language.text.dialect import PrivateDuckDB
 from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
 
-Columns = Mapping[str, RelationColumn]
-"""Columns that an expression may read, by their SQL."""
-
+Columns = Mapping[str, RelationColumn]  # columns that an expression may read, by their SQL
 _ANY_TOKEN = re.compile(
     r"""(?P<text>'(?:[^']|'')*')|(?P<name>"(?:[^"]|"")*"(?:\s*\.\s*"(?:[^"]|"")*")*)|(?P<other>[^'"]+)|(?P<odd>['"])""",
     re.ASCII,
@@ -74,7 +72,7 @@ def condition_of(text: str, columns: Columns) -> Expression:
 
 
 def number_of(text: str, columns: Columns) -> Expression:
-    """Compiles a cast to DOUBLE, or returns the SQL as a program."""
+    """Compiles a cast to DOUBLE. Returns any other SQL as a program."""
     try:
         return _Compiler(columns).double(_tree_of(text))
     except (NotPlain, RecursionError):
@@ -91,7 +89,7 @@ def value_of(text: str, columns: Columns) -> Expression:
 
 
 def text_of(text: str, columns: Columns) -> Expression:
-    """Compiles the cast of a column to VARCHAR. Returns any other SQL as a program for a worker process."""
+    """Compiles the cast of a column to VARCHAR. Returns any other SQL as a program."""
     try:
         return AsText(_Compiler(columns).stored(_cast(_tree_of(text), "TEXT")))
     except NotPlain:
@@ -216,7 +214,7 @@ class _Compiler:
         return _compile_clamp(choice) or choice
 
     def _column(self, node: exp.Expr) -> RelationColumn | None:
-        """Returns a column, with or without brackets around it. Returns None for other nodes."""
+        """Returns a column, with or without brackets around it. None for other nodes."""
         node = node.unnest()
         if not isinstance(node, exp.Column) or not all(part.args.get("quoted") for part in node.parts):
             return None
@@ -230,7 +228,6 @@ class _Compiler:
         return column
 
     def _operand(self, node: exp.Expr) -> Operand:
-        """Compiles a column or a literal."""
         return self._column(node) or literal_of(node)
 
 
@@ -249,7 +246,7 @@ def literal_of(node: exp.Expr) -> Literal:
 
 
 def _compile_clamp(choice: CaseNumber) -> Clamped | None:
-    """Compiles a CASE that clamps a column between two constants. Returns None for any other CASE."""
+    """Compiles a CASE that clamps a column between two constants. None for any other CASE."""
     column, conditions = choice.values[-1], [test for test in choice.conditions if isinstance(test, Comparison)]
     ends = [test.other for test in conditions if isinstance(test.other, Literal)]
     if not isinstance(column, StoredNumber) or len(ends) != 2:

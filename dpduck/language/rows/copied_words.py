@@ -1,4 +1,4 @@
-"""Words that are copied from a statement into SQL must be plain words, whatever the parser took them for."""
+"""Check of words that are copied from a statement into SQL. They must be plain words, whatever the parser read."""
 
 from __future__ import annotations
 

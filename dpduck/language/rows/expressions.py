@@ -39,10 +39,10 @@ def sql_of(expression: exp.Expr) -> str:
 
 
 def safe_sql(expression: exp.Expr, types: Mapping[str, str]) -> str:
-    """Writes a condition that yields NULL in place of an error. This includes an error in its cast to BOOLEAN.
+    """Writes a condition that yields NULL in place of an error, also for an error in its cast to BOOLEAN.
 
     types: DuckDB's type of each column, by the column's SQL. A conjunct that cannot raise stays unchanged, so that
-    DuckDB can push it down. Every other conjunct is wrapped in TRY, which the binder refuses around volatile functions.
+    DuckDB can push it down. Every other conjunct is wrapped in TRY, which DuckDB refuses around volatile functions.
     """
     conjuncts = list(expression.flatten()) if isinstance(expression, exp.And) else [expression]
     return " AND ".join(_safe_conjunct(part, types) for part in conjuncts)
@@ -56,7 +56,7 @@ def _safe_conjunct(part: exp.Expr, types: Mapping[str, str]) -> str:
 
 
 def _cannot_raise(node: exp.Expr, types: Mapping[str, str]) -> bool:
-    """Tells whether a node is a BOOLEAN condition over columns and literals, of types that compare without an error."""
+    """Tells whether a node is a BOOLEAN condition over columns and literals that DuckDB compares without an error."""
     if isinstance(node, exp.Boolean):
         return True
     if isinstance(node, exp.Column):

@@ -65,7 +65,7 @@ def is_made(node: exp.Expr) -> bool:
 
 
 class FeatureReader:
-    """Reader of aggregates and windows over the rows of a source. It expects resolved columns (scope.resolve)."""
+    """Reader of aggregates and windows over the rows of a source. Columns must be resolved (scope.resolve)."""
 
     def __init__(self, source: RowSource, facts: PublicFacts) -> None:
         self._source, self._facts, self._types, self._columns = source, facts, source.types, source.columns
@@ -182,7 +182,6 @@ class FeatureReader:
         return self._read_first(order, places, filters)
 
     def _read_first(self, node: exp.Expr, ordered: list[exp.Expr], filters: list[exp.Expr]) -> FeatureColumn:
-        """Reads the value of the first row in an order."""
         operand, value = self._operand(node.this)
         places, written = self._places(ordered)
         condition = self._condition(filters)
@@ -197,7 +196,8 @@ class FeatureReader:
     ) -> FeatureColumn:
         """Reads the value of another row of the unit: lag, lead or first_value."""
         form, distance = _BESIDE.get(type(node), "first"), node.args.get("offset")
-        most = 1 if distance is None else int(distance.name[:9]) if _is_number(distance) else MOST_DISTANCE + 1
+        is_number = isinstance(distance, exp.Literal) and distance.is_int
+        most = 1 if distance is None else int(distance.name[:9]) if is_number else MOST_DISTANCE + 1
         if node.args.get("default") is not None or most > MOST_DISTANCE:
             raise refusal(node, "this form of lag or lead is refused", f"lag(x), lag(x, 2), up to {MOST_DISTANCE}")
         operand, value = self._operand(node.this)
@@ -227,7 +227,6 @@ class FeatureReader:
         return tuple(places), tuple(written)
 
     def _operand(self, value: exp.Expr) -> tuple[RowValue, exp.Expr]:
-        """Reads a value of a row, with its type."""
         node = value.unnest()
         if isinstance(node, exp.Column):
             operand = RowValue(self._columns[plain_sql(node)], self._types[sql_of(node)])
@@ -268,7 +267,7 @@ _TRUTH = ValueDomain("BOOLEAN", ("false", "true"), with_null=True)
 
 
 def _split_filter(node: exp.Expr) -> tuple[exp.Expr, list[exp.Expr]]:
-    """Splits an aggregate from its FILTER. Returns the aggregate, and a list with the condition or without elements."""
+    """Splits an aggregate from its FILTER. Returns the aggregate, and a list with the condition if there is one."""
     filters = list[exp.Expr]()
     if isinstance(node, exp.Filter):
         filters, node = [node.expression.this], node.this
@@ -279,10 +278,6 @@ def _split_filter(node: exp.Expr) -> tuple[exp.Expr, list[exp.Expr]]:
 
 def _is_there(value: exp.Expr) -> exp.Expr:
     return exp.Is(this=exp.Paren(this=value.copy()), expression=exp.Null()).not_()
-
-
-def _is_number(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Literal) and node.is_int
 
 
 def _operand_sql(operand: RowValue) -> str:

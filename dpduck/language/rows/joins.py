@@ -13,8 +13,7 @@ from dpduck.language.rows.public_tables import PublicTable
 from dpduck.language.rows.relation import numbers_rows
 from dpduck.language.rows.scope import Relation, Scope, base_column, resolve
 from dpduck.language.text.names import TableName
-from dpduck.language.text.positions import copy_position, position_of, refusal
-from dpduck.values.errors import Refusal
+from dpduck.language.text.positions import copy_position, refusal
 from dpduck.values.quoting import fold
 
 INNER, LEFT, SEMI, ANTI = "JOIN", "LEFT JOIN", "SEMI JOIN", "ANTI JOIN"
@@ -22,10 +21,11 @@ INNER, LEFT, SEMI, ANTI = "JOIN", "LEFT JOIN", "SEMI JOIN", "ANTI JOIN"
 
 @dataclass(frozen=True)
 class PublicJoin:
-    """Join with a public table. stored: the table as a kernel node, with the alias p1, p2, ...
+    """Join of private rows, on the left, with a public table. kind: JOIN, LEFT JOIN, SEMI JOIN or ANTI JOIN.
 
-    columns: the visible columns. kind: JOIN, LEFT JOIN, SEMI JOIN or ANTI JOIN, with private rows on the left. A public
-    row without a private row has no unit and is left out. pairs: private expressions and their equal public columns.
+    A public row without a private row has no unit, so it is left out.
+    stored: the table as a kernel node, with the alias p1, p2, .. columns: the visible columns.
+    pairs: private expressions and their equal public columns.
     multiplicity: the most rows of the public table for one key, at least 1.
     """
 
@@ -38,7 +38,6 @@ class PublicJoin:
 
     @property
     def alias(self) -> str:
-        """Returns the alias of the public table in the row source."""
         return self.stored.alias
 
     @property
@@ -66,12 +65,13 @@ def read_join(
         keys = [public_join.own_name(column) for _, column in pairs]
         distinct = [own for _, own in public.names] if public.distinct else []
         public_join = replace(public_join, multiplicity=max(1, facts.multiplicity(public.table, keys, distinct)))
-    merged = frozenset(fold(item.name) for item in join.args.get("using") or ())
-    return _scope_after(scope, relation, kind, merged, _keeps_public(join, private_on_right)), public_join
+    merged = frozenset(fold(column.name) for column in using_columns(join))
+    keeps_public = join.side.upper() == ("LEFT" if private_on_right else "RIGHT")
+    return _scope_after(scope, relation, kind, merged, keeps_public), public_join
 
 
 def _scope_after(scope: Scope, relation: Relation, kind: str, merged: frozenset[str], keeps_public: bool) -> Scope:
-    """Builds the scope after a join. USING takes the private column, the public one if `keeps_public` is true."""
+    """Builds the scope after a join. A USING column is the private one, or the public one if `keeps_public` is true."""
     if kind in (SEMI, ANTI):
         return scope
     if keeps_public:
@@ -80,46 +80,41 @@ def _scope_after(scope: Scope, relation: Relation, kind: str, merged: frozenset[
     return Scope((*scope.relations, replace(relation, merged=merged)))
 
 
-def _keeps_public(join: exp.Join, private_on_right: bool) -> bool:
-    return join.side.upper() == ("LEFT" if private_on_right else "RIGHT")
-
-
 def _kind(join: exp.Join, private_on_right: bool) -> str:
     """Returns the kind of join, with private rows on the left. Public rows without a private row are left out."""
     side, kind, method = join.side.upper(), join.kind.upper(), str(join.args.get("method") or "").upper()
-    position = position_of(join)
     accepted = "INNER, LEFT, RIGHT, FULL, SEMI or ANTI JOIN of a private table with a public table ON equal keys"
-    if kind == "CROSS" or (
-        not method and not side and not kind and not join.args.get("on") and not join.args.get("using")
-    ):
-        raise Refusal("a cross join is refused", accepted=accepted, position=position)
+    if kind == "CROSS" or not (method or side or kind or join.args.get("on") or join.args.get("using")):
+        raise refusal(join, "a cross join is refused", accepted)
     if method or kind not in ("", "INNER", "OUTER", "SEMI", "ANTI") or side not in ("", "LEFT", "RIGHT", "FULL"):
-        words = " ".join(word for word in (method, side, kind) if word)
-        raise Refusal(f"{words} JOIN is refused", accepted=accepted, position=position)
+        raise refusal(join, f"{' '.join(filter(None, (method, side, kind)))} JOIN is refused", accepted)
     if kind in ("SEMI", "ANTI"):
         if private_on_right or side:
-            raise Refusal(f"{kind} JOIN keeps rows of the public table", accepted=accepted, position=position)
+            raise refusal(join, f"{kind} JOIN keeps rows of the public table", accepted)
         return f"{kind} JOIN"
     if side in ("FULL", "RIGHT" if private_on_right else "LEFT"):
         return LEFT
     return INNER
 
 
+def using_columns(join: exp.Join) -> list[exp.Column]:
+    """Lists the columns of USING, each with its position. Empty without USING."""
+    columns = []
+    for item in join.args.get("using") or ():
+        columns.append(exp.column(exp.to_identifier(item.name)))
+        copy_position(item, columns[-1])
+    return columns
+
+
 def _pairs(join: exp.Join, scope: Scope, relation: Relation, alias: str) -> tuple[tuple[exp.Expr, str], ...]:
-    using = join.args.get("using")
-    if using:
-        columns = [exp.column(exp.to_identifier(item.name)) for item in using]
-        for item, column in zip(using, columns, strict=True):
-            copy_position(item, column)
+    columns = using_columns(join)
+    if columns:
         both = [(resolve(column, scope), resolve(column, Scope((relation,)))) for column in columns]
     else:
         condition = join.args.get("on")
         if condition is None:
-            raise Refusal(
-                "a join without ON is refused", accepted="ON private.key = public.key", position=position_of(join)
-            )
-        whole = Scope((*scope.relations, relation))
-        resolved = resolve(condition, whole)
+            raise refusal(join, "a join without ON is refused", "ON private.key = public.key")
+        resolved = resolve(condition, Scope((*scope.relations, relation)))
         conjuncts = list(resolved.flatten()) if isinstance(resolved, exp.And) else [resolved]
         both = [_equal_sides(conjunct, alias) for conjunct in conjuncts]
     for private, _ in both:
@@ -128,15 +123,14 @@ def _pairs(join: exp.Join, scope: Scope, relation: Relation, alias: str) -> tupl
 
 
 def _equal_sides(condition: exp.Expr, alias: str) -> tuple[exp.Expr, exp.Expr]:
-    if isinstance(condition, exp.Paren):
-        return _equal_sides(condition.this, alias)
-    if isinstance(condition, exp.EQ):
-        for public, private in ((condition.left, condition.right), (condition.right, condition.left)):
+    node = condition.unnest()
+    if isinstance(node, exp.EQ):
+        for public, private in ((node.left, node.right), (node.right, node.left)):
             inside = {column.table for column in private.find_all(exp.Column)}
             if isinstance(public, exp.Column) and public.table == alias and inside and alias not in inside:
                 return private, public
     raise refusal(
-        condition,
+        node,
         "this condition of a join or of EXISTS is refused",
         "private.key = public.key, joined by AND; other conditions: FROM private JOIN public ON .. = .. WHERE ..",
     )

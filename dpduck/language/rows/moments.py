@@ -1,7 +1,7 @@
 """Columns that give the period of a row, by a policy's PER, and conditions that two rows are of one period.
 
 Privacy does not depend on this module: the kernel itself compares the periods of joined rows, and groups by periods.
-A statement that does not name the period would mean something else than its answer, so it is refused.
+A statement must name the period, because its answer would otherwise differ from what it says.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ class MomentColumn:
     begins: bool = False
 
     def is_column(self, node: exp.Expr) -> bool:
-        """Tells whether a resolved expression is this column."""
         return isinstance(node, exp.Column) and (node.table, node.name) == (self.alias, self.name)
 
 
@@ -89,6 +88,6 @@ def names_period(node: exp.Expr, moments: Sequence[MomentColumn], word: str) -> 
 
 
 def _inner(node: exp.Expr, word: str) -> exp.Expr:
-    """Removes a truncation to a day or to the period `word`. Returns other expressions unchanged, without brackets."""
+    """Removes a truncation to a day or to the period `word`, and brackets."""
     inner, to = split_truncation(node)
     return inner if to in ("DAY", word) else node.unnest()

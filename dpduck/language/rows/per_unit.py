@@ -1,6 +1,6 @@
 """Subqueries over one privacy unit's rows at a time: one row by GROUP BY, or windows by PARTITION BY.
 
-The values computed for a unit depend on that unit's rows alone, so the removal of another unit changes none.
+The values of a unit are computed from its rows alone. So the removal of another unit changes none of them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ _LARGEST_COUNT = 10_000
 class _Output:
     """Selected column: its SQL over the rows, and the public domain of its values.
 
-    made: the feature that computes it, None for a plain column. begins: whether it is the rows' common period.
+    made: the feature that computes the column, None for a plain column. begins: whether the column gives the period of
+        each new row.
     """
 
     column: CatalogColumn
@@ -157,13 +158,16 @@ def _moments(source: RowSource) -> list[MomentColumn]:
 
 
 def _names_period(node: exp.Expr, source: RowSource) -> bool:
-    """Tells whether a resolved expression is the period of a row, if units are by period."""
+    """Tells whether an expression is the period of a row, if units are by period."""
     period = source.first.policy.unit.period
     return period is not None and names_period(node, _moments(source), period.word)
 
 
 def _without_period(nodes: Sequence[exp.Expr], source: RowSource, place: exp.Expr, clause: str) -> list[exp.Expr]:
-    """Lists the nodes of a clause without the row's period. Refuses a clause without it if rows are of several."""
+    """Lists the nodes of a clause without the row's period. Refuses a clause that must name the period and does not.
+
+    The clause must name it unless WHERE restricts the rows to one period.
+    """
     period = source.first.policy.unit.period
     rest = [node for node in nodes if not _names_period(node, source)]
     if period is None or len(rest) < len(nodes) or is_one_period(source, period.word):
@@ -262,7 +266,7 @@ def _parts(tree: exp.Expr, is_part: Callable[[exp.Expr], bool]) -> tuple[list[ex
 
 
 def _taken_out(tree: exp.Paren) -> exp.Expr:
-    """Takes an expression out of its brackets. Refuses an expression that is not row-local."""
+    """Takes an expression out of its brackets. Refuses an expression that is not computed from one row."""
     expression: exp.Expr = tree.this
     if not isinstance(expression, exp.Column):
         check_row_local(expression)
@@ -280,7 +284,6 @@ class _Windows:
         self._made: dict[str, str] = {}
 
     def over(self, expression: exp.Expr) -> exp.Expr:
-        """Rewrites a resolved expression with windows over the columns of the new relation."""
         tree = exp.Paren(this=expression.copy())
         windows, beside = _parts(tree, lambda node: isinstance(node, exp.Window))
         for node in windows:
@@ -327,7 +330,7 @@ def _without_aliases(condition: exp.Expr, query: exp.Select, source: RowSource) 
 
 
 def _unit_column(group: exp.Expr, source: RowSource) -> exp.Column | None:
-    """Returns the unit's column in GROUP BY, None for the several columns of a unit. Refuses other keys."""
+    """Returns the unit's column in GROUP BY, None if several columns identify the unit. Refuses other keys."""
     keys, what = group.expressions, "GROUP BY over private rows inside a subquery"
     accepted = _by(source, "GROUP BY") or _ACCEPTED
     other = {part for part, value in group.args.items() if value} - {"expressions"}
@@ -340,7 +343,7 @@ def _unit_column(group: exp.Expr, source: RowSource) -> exp.Column | None:
 
 
 def _hold_unit(nodes: Sequence[exp.Expr], source: RowSource) -> bool:
-    """Tells whether resolved columns are exactly the several columns that together identify every row's unit."""
+    """Tells whether columns are exactly those that together identify every row's unit."""
     written = sorted(sql_of(node.unnest()) for node in nodes)
     return any(written == sorted(column.quoted for column in unit.parts) for unit in source.together)
 
@@ -354,7 +357,7 @@ def _by(source: RowSource, word: str) -> str:
 def _require_unit(
     column: exp.Expr, source: RowSource, what: str, accepted: str, place: exp.Expr | None = None
 ) -> exp.Column:
-    """Returns a resolved column that holds the unit of every row. Refuses any other expression."""
+    """Returns a column that holds the unit of every row. Refuses any other expression."""
     node, columns = column.unnest(), {person.quoted for person in source.persons if isinstance(person, RowColumn)}
     if not isinstance(node, exp.Column) or sql_of(node) not in columns:
         raise refusal(place or column, f"{what} is refused", accepted)

@@ -1,7 +1,7 @@
-"""Run of periods that a statement may read, under a policy with PER: it follows from conditions and domains alone.
+"""Run of periods that a statement may read, under a policy with PER. Conditions and domains alone decide it.
 
 No row outside this run can change the answer. A condition that this module does not understand may hold in any period.
-Privacy does not depend on this module. The kernel reads only the rows of the run (kernel/rows/placed.py), and the
+Privacy does not depend on this module: the kernel reads only the rows of the run (kernel/rows/placed.py), and the
 charge names the run.
 """
 
@@ -42,7 +42,7 @@ class MomentSpan:
         return MomentSpan(max(self.low, other.low), min(self.high, other.high))
 
     def both(self, other: MomentSpan) -> MomentSpan:
-        """Returns the shortest span that covers both. An empty span adds nothing."""
+        """Returns the shortest span that covers both spans. An empty span adds nothing."""
         if self.low > self.high or other.low > other.high:
             return other if self.low > self.high else self
         return MomentSpan(min(self.low, other.low), max(self.high, other.high))
@@ -80,7 +80,8 @@ def _lost(source: RowSource, number: int, word: str) -> tuple[str, str] | None:
     join, inner = source.joins[number], word.lower()
     if not isinstance(join, PrivateJoin):
         return None
-    before = [source.first, *(relation for other in source.joins[:number] for relation in _relations(other))]
+    earlier = (other for other in source.joins[:number] if isinstance(other, PrivateJoin))
+    before = [source.first, *(relation for other in earlier for relation in other.source.relations)]
     sides = before, list(join.source.relations)
     ours, theirs = map(moments_of, sides)
     if any(says_one_period(condition, ours, theirs, word) for condition in join.conditions):
@@ -94,10 +95,6 @@ def _lost(source: RowSource, number: int, word: str) -> tuple[str, str] | None:
     )
     accepted = f"{join.kind} {join.source.table.table} ON .. AND {within}"
     return f"a join of private rows that is not within one {inner}", accepted
-
-
-def _relations(join: object) -> tuple[PrivateRelation, ...]:
-    return join.source.relations if isinstance(join, PrivateJoin) else ()
 
 
 def _hidden(relation: PrivateRelation, inner: str) -> tuple[str, str]:
@@ -126,13 +123,13 @@ def period_column(source: RowSource, facts: PublicFacts, place: exp.Expr) -> Per
 
 
 def _moment_column(relation: PrivateRelation) -> tuple[str, str]:
-    """Returns the SQL and the type of the column that gives the period of a relation's rows. ("", "") if none does."""
+    """Returns SQL and type of the column that gives the period of a relation's rows. Else ("", "")."""
     moment = moment_of(relation)
     return ("", "") if moment is None else (base(moment.alias, moment.name), relation.type_of(moment.name))
 
 
 def _inside(source: RowSource) -> tuple[str, str]:
-    """Returns SQL and type of the first period column of a source, its subqueries and joins, "" for both if none."""
+    """Returns SQL and type of the first period column of a source, its subqueries and joins. Else ("", "")."""
     columns = (
         _moment_column(relation) for level in _levels(source) for relation in level.relations if moment_of(relation)
     )
@@ -159,7 +156,7 @@ def span_of(source: RowSource, word: str) -> MomentSpan:
 
 
 def _join_spans(left: MomentSpan, right: MomentSpan, kind: str) -> MomentSpan:
-    """Returns the span of a join's rows from those of its sides. Both sides of a joined row are of one period."""
+    """Returns the span of a join's rows from the spans of its sides. Both sides of a joined row are of one period."""
     if kind == "FULL JOIN":
         return left.both(right)
     if kind in ("JOIN", "SEMI JOIN"):
@@ -211,7 +208,7 @@ def by_periods(
 def within_one(
     rows: RequestRows, columns: Sequence[SourceColumn], codes: Sequence[int], sources: Sequence[int]
 ) -> bool:
-    """Tells whether all rows with one label of a key are of one period: then a person is one unit in each group.
+    """Tells whether all rows with one label of a key are of one period. A person is then one unit in each group.
 
     codes: the label's number for each combination of source codes, -1 for none. sources: positions in `columns`.
     """
@@ -227,7 +224,7 @@ def within_one(
 
 
 def _numbers(domain: Domain, word: str) -> list[int | None]:
-    """Returns the period's number for each code of a domain, None for a code of several periods or of none."""
+    """Returns the period's number for each code of a domain. None for a code of several periods or of none."""
     if isinstance(domain, RangeDomain):
         ends = [_moment(text) for text in (*domain.edges[1:], domain.upper)]
         spans = zip(map(_moment, domain.edges), (end and end - _TICK for end in ends), strict=True)
@@ -271,14 +268,14 @@ def _of_domain(column: SourceColumn) -> MomentSpan | None:
 
 
 def _moment(text: str) -> datetime | None:
-    """Parses a moment in one of the usual forms. Digests of releases would change if it read other forms."""
+    """Parses a moment in one of the usual forms. Digests of releases would change if more forms were read."""
     return parse_moment(text) if len(text) in _LENGTHS else None
 
 
 def moment_reader(of: MomentColumn) -> ConditionReader[MomentSpan]:
-    """Returns a reader of conditions on a column. Its result has all moments at which a condition may hold.
+    """Returns a reader of conditions on a column. It finds all moments at which a condition may hold.
 
-    Prices and digests of releases would change if it read NOT.
+    Prices and digests of releases would change if NOT were read.
     """
 
     def compare(operand: exp.Expr, sign: str, literal: exp.Expr) -> MomentSpan:
@@ -297,7 +294,7 @@ def moment_reader(of: MomentColumn) -> ConditionReader[MomentSpan]:
 
 
 def _span(sign: str, moment: datetime, word: str) -> MomentSpan:
-    """Returns the moments that meet a comparison, after truncation to the period `word` unless it is empty."""
+    """Returns the moments that meet a comparison. A word means that they are truncated to such a period first."""
     if sign == "<>":
         return _ANY
     if sign == "<" and moment == _FIRST:

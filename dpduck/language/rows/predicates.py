@@ -1,6 +1,6 @@
 """Reader of conditions over public values: comparisons with literals, and AND, OR and NOT around them.
 
-Each caller gives a comparison a meaning of its own: the labels that may meet it, or the moments at which it may hold.
+Each caller gives a comparison its own meaning: the labels that may meet it, or the moments at which it may hold.
 A part of another form is unknown, so it may hold for any row. DuckDB compares the literals that are read here exactly.
 """
 
@@ -68,7 +68,7 @@ class ConditionReader(Generic[T]):
 
 
 def _comparisons_of(node: exp.Expr) -> list[tuple[exp.Expr, str, exp.Expr]]:
-    """Lists a condition's comparisons, to be joined by AND for BETWEEN and by OR for IN. Empty for other conditions."""
+    """Lists the comparisons that BETWEEN joins by AND, and IN by OR. Returns no comparison for other conditions."""
     if not {name for name, value in node.args.items() if value} <= PARTS - {"negate"}:
         return []
     if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
@@ -102,7 +102,7 @@ def literal(node: exp.Expr) -> Fraction | None:
 
 
 def decimal_literal(node: exp.Expr) -> Fraction | None:
-    """Reads a number that DuckDB keeps exactly. None if it has an exponent or very many digits: then it is a DOUBLE."""
+    """Reads a number that DuckDB keeps exactly. Returns None for a DOUBLE, with an exponent or very many digits."""
     number = node.find(exp.Literal)
     digits = "" if number is None else number.name.replace(".", "").replace("_", "")
     return literal(node) if digits.isdecimal() and len(digits) <= _MOST_DIGITS else None
@@ -114,13 +114,13 @@ def _is_double(node: exp.Expr) -> bool:
 
 
 def text_literal(node: exp.Expr) -> str | None:
-    """Returns the value of a literal text. None for other expressions."""
+    """Returns the value of a literal text, None for other expressions."""
     node = node.unnest()
     return node.name if isinstance(node, exp.Literal) and node.is_string else None
 
 
 def flag_literal(node: exp.Expr) -> bool | None:
-    """Returns the value of TRUE or FALSE. None for other expressions."""
+    """Returns the value of TRUE or FALSE, None for other expressions."""
     node = node.unnest()
     return bool(node.this) if isinstance(node, exp.Boolean) else None
 

@@ -10,12 +10,12 @@ from dpduck.kernel.columns.expressions import Expression
 from dpduck.kernel.units import Referenced, SamePeriod, UnitTuple, first_of, period_of, person_of, unit_type
 from dpduck.language.rows.facts import PublicFacts
 from dpduck.language.rows.functions import check_row_local
+from dpduck.language.rows.joins import using_columns
 from dpduck.language.rows.moments import is_exactly, moments_of
 from dpduck.language.rows.relation import PrivateRelation, comparable
 from dpduck.language.rows.scope import Scope, resolve
 from dpduck.language.rows.tree import Pair, PrivateJoin, RowSource, equal_columns, require_few_copies, require_one_unit
-from dpduck.language.text.positions import copy_position, position_of, refusal
-from dpduck.values.errors import Refusal
+from dpduck.language.text.positions import refusal
 from dpduck.values.quoting import fold
 
 ACCEPTED = "INNER, LEFT, RIGHT, FULL, SEMI or ANTI JOIN of tables with one privacy unit ON equal units or references"
@@ -41,7 +41,7 @@ def join_private(left: RowSource, right: RowSource, join: exp.Join, facts: Publi
             accepted = "one type in both tables, not FLOAT or DOUBLE"
         raise refusal(join.args.get("on") or join, what, accepted)
     left_where, right_where, on = _place_filters(kind, left, right, join)
-    merged = frozenset(fold(item.name) for item in join.args.get("using") or ())
+    merged = frozenset(fold(column.name) for column in using_columns(join))
     units, scope = _units(kind, left, right, join), _scope(kind, left, right, merged)
     inside, period = replace(right, filters=()), left.first.policy.unit.period
     private = PrivateJoin(kind, inside, (*conditions, *on), equal)
@@ -57,11 +57,10 @@ def join_private(left: RowSource, right: RowSource, join: exp.Join, facts: Publi
 def _kind(join: exp.Join) -> str:
     side, kind, method = join.side.upper(), join.kind.upper(), str(join.args.get("method") or "").upper()
     if kind == "CROSS" or not (join.args.get("on") or join.args.get("using") or method):
-        raise Refusal("a cross join is refused", accepted=ACCEPTED, position=position_of(join))
+        raise refusal(join, "a cross join is refused", ACCEPTED)
     name = _KINDS.get((side, "" if kind == "OUTER" else kind))
     if method or name is None:
-        words = " ".join(word for word in (method, side, kind) if word)
-        raise Refusal(f"{words} JOIN is refused", accepted=ACCEPTED, position=position_of(join))
+        raise refusal(join, f"{' '.join(filter(None, (method, side, kind)))} JOIN is refused", ACCEPTED)
     return name
 
 
@@ -73,16 +72,13 @@ def _require_one_unit(left: RowSource, right: RowSource, join: exp.Join, facts: 
 
 
 def _conditions(join: exp.Join, left: RowSource, right: RowSource) -> tuple[exp.Expr, ...]:
-    using = join.args.get("using")
+    using = using_columns(join)
     if not using:
-        whole = Scope((*left.scope.relations, *right.scope.relations))
-        resolved = resolve(join.args["on"], whole)
+        resolved = resolve(join.args["on"], Scope((*left.scope.relations, *right.scope.relations)))
         check_row_local(resolved)
         return tuple(resolved.flatten()) if isinstance(resolved, exp.And) else (resolved,)
     equalities = []
-    for item in using:
-        column = exp.column(exp.to_identifier(item.name))
-        copy_position(item, column)
+    for column in using:
         equalities.append(exp.EQ(this=resolve(column, left.scope), expression=resolve(column, right.scope)))
         check_row_local(equalities[-1])
     return tuple(equalities)
@@ -95,7 +91,6 @@ def _are_of_one_unit(equal: tuple[Pair, ...], left: RowSource, right: RowSource)
 
 
 def _same_period(left: RowSource, right: RowSource) -> SamePeriod | None:
-    """Returns the condition that both rows of a join are of one period."""
     ours, theirs = (period_of(first_of(side.units[0])) for side in (left, right))
     return None if ours is None or theirs is None else SamePeriod(ours, theirs)
 
@@ -106,7 +101,6 @@ def _types(pair: Pair) -> tuple[str, str]:
 
 
 def _is_linked(pair: Pair) -> bool:
-    """Tells whether equal values of two columns prove one unit."""
     (left, name), (right, partner) = pair
     link = left.link(name)
     return link is not None and link == right.link(partner)
@@ -117,7 +111,7 @@ def _pair_key(pair: Pair) -> tuple[tuple[str, str], ...]:
 
 
 def _together(left: RowSource, right: RowSource) -> list[list[Pair]]:
-    """Lists groups of column pairs. The pairs of a group together prove one unit, for a unit of several columns."""
+    """Lists groups of column pairs. If units have several columns, equal pairs of a whole group prove one unit."""
     candidates = [(ours, theirs) for ours in left.relations for theirs in right.relations]
     return [
         [((ours, column.name), (theirs, column.name)) for column in ours.person.parts]
@@ -159,7 +153,7 @@ def _column_name(source: RowSource, relation: PrivateRelation, column: str) -> s
 def _place_filters(
     kind: str, left: RowSource, right: RowSource, join: exp.Join
 ) -> tuple[tuple[exp.Expr, ...], tuple[exp.Expr, ...], tuple[exp.Expr, ...]]:
-    """Returns the left and the right side's conditions for WHERE of the joined rows, and the conditions for ON.
+    """Returns the left side's and the right side's conditions for WHERE, and the conditions for ON.
 
     A condition on a side that may be missing in a joined row moves to ON, so that it holds before the join.
     """

@@ -1,4 +1,4 @@
-"""A declared public table in FROM, by its name or through SELECT [DISTINCT] of its columns."""
+"""Reader of a declared public table in FROM, by its name or through SELECT [DISTINCT] of its columns."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dpduck.language.rows.common_tables import CommonTables, alias_columns
 from dpduck.language.rows.facts import CatalogColumn, PublicFacts
 from dpduck.language.rows.scope import Relation, Scope, base_column, resolve
 from dpduck.language.text.names import TableName
-from dpduck.language.text.positions import position_of, refusal
+from dpduck.language.text.positions import refusal
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold
 
 
 @dataclass(frozen=True)
 class PublicTable:
-    """A declared public table in FROM. names: for a subquery, each shown column and the table's own name for it."""
+    """Declared public table in FROM. names: for a subquery, each shown column and the table's own name for it."""
 
     table: TableName
     shown: str
@@ -27,22 +27,18 @@ class PublicTable:
 
 
 def read_public_table(node: exp.Expr, common: CommonTables, facts: PublicFacts) -> PublicTable:
-    """Reads a public table by its name, or by SELECT [DISTINCT] of columns FROM one in a subquery or a CTE."""
+    """Reads a public table by its name, or by SELECT [DISTINCT] of columns in a subquery or a CTE."""
     if not isinstance(node, exp.Table):
         return _read_selection(node.this, node.alias, alias_columns(node), common, facts)
     if {key for key, value in node.args.items() if value} - {"this", "db", "catalog", "alias"} or alias_columns(node):
-        raise Refusal("this cannot follow a public table", accepted="an alias", position=position_of(node))
+        raise refusal(node, "this cannot follow a public table", "an alias")
     cte = common.get(fold(node.name)) if len(node.parts) == 1 else None
     if cte is not None:
         return _read_selection(cte.query, node.alias or node.name, cte.columns, cte.visible, facts)
     name = TableName(tuple(part.name for part in node.parts))
     resolved = facts.resolve(name)
     if resolved is None or not facts.is_public(resolved):
-        raise Refusal(
-            f"{str(name)!r} is not declared public",
-            accepted="a table after DECLARE PUBLIC TABLE",
-            position=position_of(node),
-        )
+        raise refusal(node, f"{str(name)!r} is not declared public", "a table after DECLARE PUBLIC TABLE")
     return PublicTable(resolved, node.alias or name.table, facts.columns(resolved))
 
 

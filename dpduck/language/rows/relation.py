@@ -22,11 +22,8 @@ from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold
 from dpduck.values.sqltypes import sql_type
 
-PRIVATE_ALIAS = "r0"
-"""Alias of the first private relation of a statement."""
-CLOSE = 0.75
-"""Least similarity (difflib's ratio, from 0 to 1) of a table's name that a refusal suggests."""
-
+PRIVATE_ALIAS = "r0"  # alias of the first private relation of a statement
+CLOSE = 0.75  # least similarity (difflib's ratio, from 0 to 1) of a table's name that a refusal suggests
 KNOWN_TABLE = "a table with a policy, or a declared public one"
 
 
@@ -44,9 +41,9 @@ class RowReading:
 class PrivateRelation:
     """Private rows in FROM: a table, or a subquery that the kernel has a node for.
 
-    node: the relation as a kernel node. sql: its SQL before AS. policy: the policy with domains and clamps for these
-    columns. For a union it merges its tables' policies. unit: the privacy unit of a row, with its period
-    if units are by period, or None for PRIVACY UNIT ROW.
+    node: the relation as a kernel node. sql: its SQL before AS.
+    policy: the policy with domains and clamps for these columns. A union merges the policies of its tables.
+    unit: the privacy unit of a row, with its period if units are by period. None for PRIVACY UNIT ROW.
     links: pairs of a lower-case column and its link. Equal values in columns with one link prove one unit.
     row_key: columns that tell the rows apart. They decide which of a unit's rows are counted if there are too many.
     keys: the columns of each PRIMARY KEY and UNIQUE constraint of a stored table.
@@ -65,7 +62,6 @@ class PrivateRelation:
 
     @property
     def alias(self) -> str:
-        """Returns the alias of the relation in the row source."""
         return self.node.alias
 
     @property
@@ -75,7 +71,7 @@ class PrivateRelation:
 
     @property
     def number(self) -> Numbered | None:
-        """Returns the number of the period of a stored row. None for a subquery, or if units have no periods."""
+        """Returns the number of a stored row's period. None for a subquery, or if units have no periods."""
         period, moment = self.policy.unit.period, self.node.moment if isinstance(self.node, Stored) else None
         return None if period is None or moment is None else Numbered(moment, period.word)
 
@@ -86,7 +82,7 @@ class PrivateRelation:
 
     @property
     def unit_column(self) -> str | None:
-        """Returns the name of the one column that holds the unit, None if there is no such column."""
+        """Returns the name of the only column that holds the unit, None if there is no such column."""
         return self.person.name if isinstance(self.person, RowColumn) else None
 
     def link(self, column: str) -> str | None:
@@ -120,7 +116,7 @@ def table_name(node: exp.Table) -> TableName:
 
 
 def meant(name: TableName, facts: PublicFacts) -> str:
-    """Suggests a table for a name without a schema, among the names that the asking user may know. "" for none."""
+    """Suggests a table that the user may know, for a name without a schema. Returns "" if no name is near."""
     near = get_close_matches(fold(name.table), list(map(fold, facts.known_names())), n=1, cutoff=CLOSE)
     match = next((table for table in facts.known_names() if near and fold(table) == near[0]), "")
     unlike = fold(match) != fold(name.table)  # a table with a policy may have been dropped
@@ -185,7 +181,7 @@ def unit_beside(alias: str, type_name: str, policy: Policy) -> Expression:
 
 
 def numbers_rows(table: TableName, columns: Sequence[CatalogColumn], facts: PublicFacts) -> bool:
-    """Tells whether rowid numbers the rows, and no column has that name or one of dpduck's own names."""
+    """Tells whether rowid numbers the rows, and no column is named rowid or has one of dpduck's own names."""
     hidden = any(fold(column.name) == "rowid" or fold(column.name).startswith("dpduck_") for column in columns)
     return not hidden and facts.numbers_rows(table)
 
@@ -202,9 +198,9 @@ def _links(policy: Policy, own_keys: tuple[str, ...]) -> tuple[tuple[str, str], 
 
 
 def _unit_of(alias: str, policy: Policy, facts: PublicFacts) -> tuple[Expression | None, list[PrivateTable]]:
-    """Follows references to the table with the unit's own columns. Returns a row's unit, and the tables on the way.
+    """Follows references to the table with the unit's own columns.
 
-    The nearest table is first.
+    Returns the unit of a row, and the tables on the way, the nearest one first.
     """
     steps, parents, current, own = list[ReferenceStep](), list[PrivateTable](), policy, alias
     first = None
@@ -244,7 +240,6 @@ def _own_unit(alias: str, policy: Policy, facts: PublicFacts) -> RowColumn | Uni
 
 
 def _column(alias: str, table: TableName, name: str, facts: PublicFacts) -> RowColumn:
-    """Returns a column of a table with its type, "" if the column is gone."""
     return RowColumn(alias, name, _type_of(table, name, facts))
 
 
@@ -267,7 +262,7 @@ def require_key(table: TableName, column: str, facts: PublicFacts) -> None:
 def require_plain_unit(table: TableName, column: str, facts: PublicFacts) -> None:
     """Refuses a unit of a type in which different values are equal, or in which one unit may count as several.
 
-    It refuses texts under a COLLATION as well: rows of several units would be bounded as the rows of one unit.
+    Also refuses texts under a COLLATION: rows of several units would be bounded as the rows of one unit.
     """
     type_name = _type_of(table, column, facts)
     if type_name and not sql_type(type_name).is_unit:
@@ -329,6 +324,6 @@ def require_plain_reference(
 
 
 def comparable(first: str, second: str) -> bool:
-    """Tells whether values of two types compare by the equality of keys, and without a cast that could fail."""
+    """Tells whether values of two types compare as keys do, without a cast that could fail."""
     left, right = sql_type(first), sql_type(second)
     return (left == right and left.is_key) or (left.is_integer and right.is_integer)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from dpduck.language.rows.functions import refuse_subqueries
-from dpduck.language.text.positions import copy_position, position_of, refusal
+from dpduck.language.text.positions import copy_position, refusal
 from dpduck.language.text.unknown_options import nearest
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold, quote_text
@@ -18,7 +18,7 @@ MAX_SUBSTITUTED = 20_000
 
 @dataclass(frozen=True)
 class Relation:
-    """A relation in FROM: its alias and its columns as expressions over base columns (r0."x", p1."y").
+    """Relation in FROM: its alias and its columns as expressions over base columns (r0."x", p1."y").
 
     merged: lower-case names of columns that a join USING has merged into a column of another relation.
     """
@@ -83,7 +83,7 @@ class Scope:
             accepted = nearest(column.name, names) or "a column of FROM"
             if not column.table and isinstance(column.parent, (exp.EQ, exp.NEQ, exp.In)):
                 accepted += f"; or the text {quote_text(column.name[:60])} in single quotes"
-            raise Refusal(f"there is no column {column.name!r}", accepted=accepted, position=position_of(column))
+            raise refusal(column, f"there is no column {column.name!r}", accepted)
         if len(matches) > 1:
             raise self._refuse(column, f"the column {column.name!r} is in more than one place")
         return matches[0]
@@ -91,7 +91,7 @@ class Scope:
     def _refuse(self, column: exp.Column, what: str) -> Refusal:
         names = [name for name, _ in self.columns()]
         shown = ", ".join(names[:20]) + (", .." if len(names) > 20 else "")
-        return Refusal(what, accepted=shown or "a column of FROM", position=position_of(column))
+        return refusal(column, what, shown or "a column of FROM")
 
 
 def resolve(expression: exp.Expr, scope: Scope) -> exp.Expr:
@@ -121,5 +121,5 @@ def _replacement(column: exp.Column, scope: Scope) -> exp.Expr:
 
 
 def base_column(alias: str, name: str) -> exp.Column:
-    """Returns a base column: the quoted column of a table in FROM, under dpduck's alias such as r0 or p1."""
+    """Returns the quoted column of a table in FROM, under dpduck's alias such as r0 or p1."""
     return exp.column(exp.to_identifier(name, quoted=True), table=exp.to_identifier(alias, quoted=True))

@@ -89,7 +89,7 @@ def _public(join: PublicJoin, columns: Mapping[str, RowColumn]) -> tuple[str, Jo
 def _pair(private: exp.Expr, key: RowColumn, columns: Mapping[str, RowColumn]) -> tuple[str, Expression]:
     """Returns the equality of a private expression and a public column: as SQL, and as a kernel expression.
 
-    The private side is cast to the public type. It cannot raise, since TRY is outermost: casts may raise in TRY_CAST.
+    The private side is cast to the public type. TRY is outermost, because some casts raise even in TRY_CAST.
     """
     text = sql_of(private)
     column = columns.get(plain_sql(private)) if isinstance(private, exp.Column) else None

@@ -22,26 +22,18 @@ from dpduck.values.domain import Domain
 from dpduck.values.quoting import fold
 
 MOST_COPIES, MOST_COPIES_OF_MANY = 1000, 30
-"""Most rows that joins with public tables make of one row. The second limit is for rows that are also joined with many
-rows of their unit. Without limits, forty public tables with two rows for a key made 2^40 rows of one row."""
+"""Most rows that joins with public tables make of one row. The second limit holds if a row also joins many rows of its
+unit. Without limits, forty public tables with two rows for a key made 2^40 rows of one row."""
 
 MOST_ROWS, MOST_OF_ALL = 128, 1 << 10
-"""Limits of joins by columns that are a key of neither side: most rows of a unit for one value, in one join and in all
-joins together. Further rows are not read. Without limits, thirty joins made 2^30 rows of two rows of a person. From
-failures, an analyst could tell whether somebody's sixty visits met a condition."""
+"""Most rows of a unit for one value, in one join by a key of neither side, and in all such joins. Further rows are not
+read. Without limits, thirty joins made 2^30 rows of a person's two rows, and the failure would reveal those rows."""
 
-MOST_FOUND = 8 * MOST_OF_ALL
-"""Most rows that all joins by a key of neither side find, with nested joins and UNION ALL, times the public copies."""
+MOST_FOUND = 8 * MOST_OF_ALL  # rows of all joins by a key of neither side, with nested joins, times the public copies
 
-MOST_BRANCHES = 64
-"""Most tables of a UNION ALL, nested ones included: k CTEs that each read the previous one twice would make 2^k."""
-
-MOST_NESTED = 10
-"""Deepest nesting of subqueries by unit. DuckDB plans ten levels in 0.2 s, sixteen in 3.7 s, twenty in minutes."""
-
-MOST_POWER = 11
-"""Most tables in joins of each row of a unit with each other. With more, a join might find only one row for a value."""
-
+MOST_BRANCHES = 64  # tables of nested UNION ALLs: k CTEs that each read the previous one twice would make 2^k
+MOST_NESTED = 10  # levels of subqueries by unit: DuckDB plans ten in 0.2 s, sixteen in 3.7 s, twenty in minutes
+MOST_POWER = 11  # tables that are joined row by row. With more, a join might find only one row for a value
 
 Pair = tuple[tuple[PrivateRelation, str], tuple[PrivateRelation, str]]
 """A column of each side of a join, with its relation. The left side is first."""
@@ -51,7 +43,7 @@ Pair = tuple[tuple[PrivateRelation, str], tuple[PrivateRelation, str]]
 class PrivateJoin:
     """Join of private rows with private rows of the same unit.
 
-    kind: JOIN for INNER, or LEFT, RIGHT, FULL, SEMI or ANTI JOIN. source: the joined rows. Their filters are moved out.
+    kind: JOIN for INNER, or LEFT, RIGHT, FULL, SEMI or ANTI JOIN. source: the joined rows, without their filters.
     conditions: the conjuncts of ON. They prove that both sides are of one unit.
     equal: pairs of columns that are compared as keys. period: if units have periods, the condition that both rows are
     of one period. within: those conjuncts that say the same as `period`.
@@ -74,12 +66,12 @@ class PrivateJoin:
 class RowSource:
     """Private rows with their joins, scope and conditions (resolved, not yet made safe).
 
-    In every row, each private relation is absent (all NULL) or belongs to the row's unit: removing a unit removes
-    its rows of this source and changes no other row.
+    In every row, each private relation is absent (all NULL) or belongs to the row's unit. So if a unit is removed, only
+    its own rows disappear, and no other row changes.
     units: choices of the unit of a row. The unit is the first column of a choice that is not NULL.
-    It is () for PRIVACY UNIT ROW.
+        No choice means PRIVACY UNIT ROW.
     branches: the tables of the UNION ALL in `first`, or the rows from which `first` makes features of each unit.
-    counted: the expressions that a feature evaluates over these rows, if they are such a branch.
+    counted: if the source is such a branch, the expressions over its rows from which features are computed.
     """
 
     first: PrivateRelation
@@ -92,7 +84,7 @@ class RowSource:
 
     @property
     def unit(self) -> Expression | None:
-        """Returns the privacy unit of a row, by references only if no column has it. None if rows are units.
+        """Returns the privacy unit of a row, None if rows are units. Prefers a stored column to a reference.
 
         If units have periods, the expression contains the period of the row.
         """
@@ -121,7 +113,6 @@ class RowSource:
 
     @property
     def private_joins(self) -> list[PrivateJoin]:
-        """Lists the joins with private rows."""
         return [join for join in self.joins if isinstance(join, PrivateJoin)]
 
     @property
@@ -182,7 +173,6 @@ class RowSource:
 
     @property
     def tables(self) -> tuple[TableName, ...]:
-        """Lists the private tables that are read."""
         return tuple(read.table for read in self.reads)
 
     @property
@@ -205,8 +195,10 @@ class RowSource:
 
     @property
     def repetition(self) -> tuple[int, frozenset[str]]:
-        """Returns the power to which joins raise the number of a unit's rows, and the aliases of relations with each
-        row at most once. A join by a key of one side repeats no row of the other side.
+        """Returns the power to which joins raise a unit's number of rows, and the relations that no join repeats.
+
+        Each row of such a relation, given by its alias, occurs at most once. A join by a key of one side repeats no row
+        of the other side.
         """
         inside = [branch.repetition[0] for branch in self.branches]
         power, once = max([1, *inside]), frozenset([self.first.alias])
@@ -270,7 +262,7 @@ class RowSource:
 
     @property
     def most_rows(self) -> int:
-        """Returns the largest bound on a unit's rows that a statement may ask for: the product of `_row_bounds`."""
+        """Returns the largest bound on a unit's rows that a statement may ask for: the product of all MAX ROWS."""
         return prod(self._row_bounds())
 
     def _row_bounds(self) -> list[int]:
@@ -281,11 +273,9 @@ class RowSource:
         return bounds
 
     def relation(self, alias: str) -> PrivateRelation | None:
-        """Returns the private relation of an alias."""
         return next((relation for relation in self.relations if relation.alias == alias), None)
 
     def public_join(self, alias: str) -> PublicJoin:
-        """Returns the public join of an alias."""
         return next(join for join in self.public_joins if join.alias == alias)
 
     def owner(self, node: exp.Expr) -> PrivateRelation | None:

@@ -25,9 +25,7 @@ from dpduck.values.periods import Period
 from dpduck.values.privacy import PrivacyUnit
 from dpduck.values.quoting import fold, quote_identifier
 
-LONGEST_TEXTS = 512
-"""Most bytes of all constant texts in one SELECT of a UNION ALL."""
-
+LONGEST_TEXTS = 512  # most bytes of all constant texts in one SELECT of a UNION ALL
 _ACCEPTED = "UNION ALL of SELECTs over tables with one privacy unit"
 ReadBranch = Callable[[exp.Expr, RowReading], RowSource]
 
@@ -70,12 +68,10 @@ def _branches(query: exp.Expr) -> list[exp.Expr]:
     return [*_branches(query.this), *_branches(query.expression)]
 
 
-Shown = list[tuple[RowSource, exp.Expr]]
-"""A column of a UNION ALL: each branch, with its expression for the column."""
+Shown = list[tuple[RowSource, exp.Expr]]  # A column of a UNION ALL: each branch, with its expression for the column
 
 
 def _union_columns(branches: Sequence[RowSource]) -> list[Shown]:
-    """Lists the columns of a UNION ALL."""
     outputs = ([(branch, expression.unnest()) for _, expression in branch.scope.columns()] for branch in branches)
     return [list(column) for column in zip(*outputs, strict=True)]
 
@@ -131,7 +127,7 @@ def _branch(branch: RowSource, columns: Sequence[CatalogColumn]) -> tuple[Branch
 
 
 def _unit_type(branches: Sequence[RowSource], query: exp.Expr) -> str:
-    """Returns the type of the first branch's unit. Units of other branches must compare with it as keys do."""
+    """Returns the type of the units. Refuses branches with units that do not compare as keys do."""
     types = [unit_type(branch.units[0][0]) for branch in branches]
     if not all(comparable(types[0], other) for other in types):
         raise refusal(query, "the privacy units of UNION ALL differ in type", "units of one type")
@@ -139,7 +135,7 @@ def _unit_type(branches: Sequence[RowSource], query: exp.Expr) -> str:
 
 
 def _period(shown: Sequence[Shown], columns: Sequence[CatalogColumn]) -> Period | None:
-    """Returns the period of a row, with the column that gives it in every table, "" for none."""
+    """Returns the period of a row. Its column gives the period in every table, and is "" if no column does."""
     branches = [branch for branch, _ in shown[0]]
     own = branches[0].first.policy.unit.period
     if own is None:
@@ -163,7 +159,6 @@ def _links(shown: Sequence[Shown], columns: Sequence[CatalogColumn]) -> tuple[tu
 
 
 def _policy(shown: Sequence[Shown], columns: Sequence[CatalogColumn], unit: PrivacyUnit) -> Policy:
-    """Merges the policies of all branches into one policy for the columns of the union."""
     domains = [(name.name, _domain(column)) for column, name in zip(shown, columns, strict=True)]
     clamps = [_clamp(column, name.name) for column, name in zip(shown, columns, strict=True)]
     policies = [branch.policy for branch, _ in shown[0]]

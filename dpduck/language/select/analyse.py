@@ -1,4 +1,4 @@
-"""Analysis of an annotated SELECT against public facts alone: a frozen Request, and the SQL around its release."""
+"""Analysis of an annotated SELECT against public facts alone: a frozen request, and the SQL that reads its release."""
 
 from __future__ import annotations
 
@@ -85,8 +85,7 @@ class Analysis:
     shown: output columns that are an aggregate unchanged, each with the aggregate's number.
     cells: the output name and the released name of each column of a view of all cells. Other statements have none.
     ahead: a target with reuse may pay this many times its price, for later statements.
-    described: the columns of a view that are no answers.
-    caption: texts for the readers of a view.
+    described: the columns of a view that are no answers. caption: texts for the readers of a view.
     """
 
     request: SelectRequest
@@ -107,7 +106,7 @@ class Analysis:
 
 
 def analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option] | None = ()) -> Analysis:
-    """Analyses a statement. All refusals come from here, before anything is charged.
+    """Analyses a statement. Raises every refusal here, before anything is charged.
 
     more: options of mechanisms, besides those of every statement. None for a stream, which cannot select keys.
     """
@@ -130,9 +129,9 @@ def analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option] | None
 def row_count_request(
     select: exp.Select, options: Sequence[exp.Expr], facts: PublicFacts, group: exp.Group | None = None, bins: int = 0
 ) -> tuple[SelectRequest, RowSource]:
-    """Returns a request that counts the rows of a SELECT by the sets of `group`, and the row source of the SELECT.
+    """Returns a request that counts the rows of a SELECT without aggregates, and the row source of the SELECT.
 
-    It is for statements without aggregates. The options set its price. bins: the most bins of a column, 0 for all bins.
+    options: they set the price. group: the grouping sets. bins: the most bins of a column, 0 for all bins.
     """
     given, source = read_options(options, select), read_row_source(select, facts, {})
     if given.treatment.groups:
@@ -151,7 +150,7 @@ def row_count_request(
 def read_analysis(
     ask: AskStatement, facts: PublicFacts, more: Sequence[Option] | None, *, known: bool = False, combined: bool = False
 ) -> tuple[Analysis, RowSource]:
-    """Returns the analysis and its source. known: only earlier releases answer. combined: they and a new one answer."""
+    """Returns the analysis and its row source. known, combined: earlier releases answer alone, or with a new one."""
     select, common = (_view_select(ask), {}) if ask.view is not None else find_annotated(ask.query)
     _check_clauses(select)
     clause = select.args.get("hint")
@@ -223,7 +222,7 @@ def _with_columns(
     known: bool,
     several: bool,
 ) -> exp.Select:
-    """Returns the SELECT with the columns of a summary, or with the errors of a view or of known answers.
+    """Adds the columns of a summary, or of the errors in a view or in a known answer.
 
     several: whether rows of several grouping sets stand together. Then a view names the grouping set of each row. A
         stream does not, because its columns are part of its digest.
@@ -236,7 +235,7 @@ def _with_columns(
 
 
 def _enums(keys: tuple[Key, ...], sources: tuple[SourceColumn, ...]) -> Mapping[str, str]:
-    """Returns the ENUM types of keys that are columns, by the name of the key."""
+    """Returns the ENUM type of each key that is an ENUM column, by the name of the key."""
     domains = {
         key.name: sources[key.sources[0]].domain
         for key in keys

@@ -35,15 +35,14 @@ from dpduck.language.text.names import (
 from dpduck.language.text.positions import refusal
 from dpduck.values.quoting import fold
 
-_WINDOW_FUNCTIONS = (
+WINDOW_FUNCTIONS = (
     exp.RowNumber, exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist, exp.Ntile, exp.Lag, exp.Lead, exp.FirstValue,
     exp.LastValue, exp.NthValue, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Count, exp.Median, exp.Stddev, exp.Variance,
 )  # fmt: skip
 _WINDOW_PARTS = (exp.Window, exp.WindowSpec, exp.Order, exp.Ordered)
 _POST_PROCESSING = STRUCTURE + OPERATORS + FUNCTIONS + _WINDOW_PARTS
 ERROR_BARS = {"dp_stderr": stderr_column, "dp_interval_low": margin_column, "dp_interval_high": margin_column}
-PRICES = {"dp_epsilon": PRICE_EPSILON, "dp_rho": PRICE_RHO}
-"""Functions that return the price of the whole answer. The epsilon of Gaussian noise is NULL."""
+PRICES = {"dp_epsilon": PRICE_EPSILON, "dp_rho": PRICE_RHO}  # of the whole answer. With Gaussian noise, epsilon is NULL
 
 
 @dataclass
@@ -51,7 +50,6 @@ class AnswerReader:
     """Rewriter of a SELECT's expressions for the released table. It collects the aggregates that must be measured.
 
     keys: the released column of each key, by its canonical SQL. aliases: select items by lower-case alias.
-    reader: reads the aggregates.
     enums: the ENUM type of each key that has one, by the name of the key.
     moved: whether answers are changed after the noise is added, so that they are not the centres of their intervals.
     """
@@ -90,14 +88,13 @@ class AnswerReader:
         return self._rebuild(node, use_aliases)
 
     def key_of(self, node: exp.Expr) -> str | None:
-        """Returns the released name of a key of GROUP BY. None for other expressions."""
+        """Returns the released name of a key of GROUP BY, None for other expressions."""
         key = self._as_key(node)
         return None if key is None else str(key.name)
 
     def number_of(self, node: exp.Expr) -> int | None:
-        """Returns the number of a single aggregate. None for any other expression, such as a list."""
-        while isinstance(node, exp.Paren):
-            node = node.this
+        """Returns the number of a single aggregate. None for other expressions, such as a list."""
+        node = node.unnest()
         return None if not _is_aggregate(node) or is_list(node) else self._aggregates(node)[0]
 
     def _column(self, node: exp.Column, use_aliases: bool) -> exp.Expr:
@@ -129,21 +126,12 @@ class AnswerReader:
         if any(True for _ in islice(node.walk(), longest, None)):
             return None
         columns = list(node.find_all(exp.Column))
-        if not columns or (node.find(exp.AggFunc, exp.Window, exp.Anonymous) and not isinstance(node, exp.Column)):
-            if not columns:
-                return None
-            if node.find(exp.AggFunc, exp.Window):
-                return None
-        if any(self._unknown(column) for column in columns):
+        if not columns or node.find(exp.AggFunc, exp.Window):
             return None
-        expression = resolve(node, self.scope)
-        while isinstance(expression, exp.Paren):
-            expression = expression.this
-        name = self.keys.get(sql_of(expression))
+        if any(len(self.scope.find(column)) != 1 for column in columns):
+            return None
+        name = self.keys.get(sql_of(resolve(node, self.scope).unnest()))
         return column_of_release(name) if name is not None else None
-
-    def _unknown(self, column: exp.Column) -> bool:
-        return len(self.scope.find(column)) != 1
 
     def _aggregates(self, node: exp.Expr) -> list[int]:
         """Returns the numbers of a node's released aggregates: several for a list, else a single number."""
@@ -175,11 +163,8 @@ class AnswerReader:
         return exp.Paren(this=bits)
 
     def _error_bar(self, node: exp.Anonymous, use_aliases: bool) -> exp.Expr:
-        name = _name(node)
-        arguments = node.expressions
-        answered = arguments[0] if len(arguments) == 1 else node
-        while isinstance(answered, exp.Paren):
-            answered = answered.this
+        name, arguments = _name(node), node.expressions
+        answered = arguments[0].unnest() if len(arguments) == 1 else node
         if isinstance(answered, exp.Column) and not answered.table and fold(answered.name) in self.aliases:
             answered = self.aliases[fold(answered.name)]
         if len(arguments) != 1 or not _is_aggregate(answered) or is_list(answered):
@@ -197,7 +182,7 @@ class AnswerReader:
 
     def _window(self, node: exp.Window, use_aliases: bool) -> exp.Expr:
         function = node.this
-        if not isinstance(function, _WINDOW_FUNCTIONS):
+        if not isinstance(function, WINDOW_FUNCTIONS):
             raise refusal(
                 node, "this window function is refused", "rank, row_number, sum, avg, min, max, lag, lead, ntile .."
             )

@@ -1,4 +1,4 @@
-"""Plain SQL around an annotated SELECT, an outer query or CTEs: it reads noisy answers and public tables only."""
+"""Check of plain SQL around an annotated SELECT. It may read noisy answers and public tables only."""
 
 from __future__ import annotations
 
@@ -13,24 +13,20 @@ from dpduck.language.rows.functions import (
     check_arguments,
     check_row_local,
 )
+from dpduck.language.rows.relation import table_name
+from dpduck.language.select.answers import WINDOW_FUNCTIONS
 from dpduck.language.text.names import TableName
 from dpduck.language.text.positions import refusal
 from dpduck.values.quoting import fold
 
 _QUERIES = (
-    exp.Select, exp.Union, exp.Except, exp.Intersect, exp.Subquery, exp.With, exp.CTE, exp.From, exp.Join,
-    exp.Where,
+    exp.Select, exp.Union, exp.Except, exp.Intersect, exp.Subquery, exp.With, exp.CTE, exp.From, exp.Join, exp.Where,
     exp.Group, exp.Having, exp.Qualify, exp.Order, exp.Ordered, exp.Limit, exp.Offset, exp.Distinct, exp.Star,
-    exp.Alias, exp.TableAlias, exp.Table,
-    exp.Window, exp.WindowSpec, exp.Cube, exp.Rollup, exp.GroupingSets, exp.Grouping,
-    exp.Filter, exp.Values, exp.Exists,
+    exp.Alias, exp.TableAlias, exp.Table, exp.Window, exp.WindowSpec, exp.Cube, exp.Rollup, exp.GroupingSets,
+    exp.Grouping, exp.Filter, exp.Values, exp.Exists,
 )  # fmt: skip
-_AGGREGATES = (
-    exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Median, exp.Stddev, exp.StddevPop, exp.StddevSamp,
-    exp.Variance, exp.VariancePop, exp.ArgMax, exp.ArgMin, exp.RowNumber, exp.Rank, exp.DenseRank, exp.PercentRank,
-    exp.CumeDist, exp.Ntile, exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue,
-)  # fmt: skip
-_AROUND = STRUCTURE + OPERATORS + FUNCTIONS + _QUERIES + _AGGREGATES
+_AGGREGATES = (exp.CountIf, exp.StddevPop, exp.StddevSamp, exp.VariancePop, exp.ArgMax, exp.ArgMin)
+_AROUND = STRUCTURE + OPERATORS + FUNCTIONS + _QUERIES + WINDOW_FUNCTIONS + _AGGREGATES
 
 
 def drop_private_ctes(whole: exp.Expr, place: exp.Select, facts: PublicFacts) -> set[str]:
@@ -43,10 +39,9 @@ def drop_private_ctes(whole: exp.Expr, place: exp.Select, facts: PublicFacts) ->
                 dropped.add(fold(cte.alias))
             else:
                 remaining.append(cte)
+        with_.set("expressions", remaining)
         if not remaining:
             with_.pop()
-        else:
-            with_.set("expressions", remaining)
     return dropped
 
 
@@ -54,7 +49,7 @@ def _reads_private(query: exp.Expr, place: exp.Select, dropped: set[str], facts:
     if any(node is place for node in query.walk()):
         return False
     for table in query.find_all(exp.Table):
-        name = TableName(tuple(part.name for part in table.parts))
+        name = table_name(table)
         resolved = facts.resolve(name)
         if fold(name.table) in dropped or (resolved is not None and not facts.is_public(resolved)):
             return True
@@ -80,7 +75,7 @@ def check_around(whole: exp.Expr, place: exp.Select, dropped: set[str], facts: P
 
 
 def _is_common_table(node: exp.Table) -> bool:
-    """Tells whether a CTE of this name is visible here: from a query around it, or from earlier in the same WITH."""
+    """Tells whether a table's name is that of a CTE of a query around it, or of an earlier CTE of the same WITH."""
     if len(node.parts) != 1 or not isinstance(node.this, exp.Identifier):
         return False
     child: exp.Expr = node
@@ -98,10 +93,10 @@ def _is_common_table(node: exp.Table) -> bool:
 
 
 def _name_public_table(node: exp.Table, dropped: set[str], facts: PublicFacts) -> TableName:
-    """Gives a public table its full name: DuckDB then reads the checked table, even if its short name is hidden."""
+    """Gives a public table its full name, so that DuckDB reads the checked table and no CTE of the same name."""
     if not isinstance(node.this, exp.Identifier):
         raise refusal(node, "a table function around the annotated SELECT is refused", "its answers and public tables")
-    name = TableName(tuple(part.name for part in node.parts))
+    name = table_name(node)
     resolved = None if len(name.parts) == 1 and fold(name.table) in dropped else facts.resolve(name)
     if resolved is None or not facts.is_public(resolved):
         raise refusal(

@@ -1,7 +1,7 @@
-"""Check that an expression over binned columns puts no bin into two groups. Its groups are those of bins' lower edges.
+"""Check that an expression over binned columns puts no bin into two groups.
 
-A row is counted by the label of its bin. If an expression is not constant over a bin, some rows would be counted under
-a wrong label. An example is the month of a date over bins of seven days.
+A row is counted by its bin, in the group of the bin's lower edge. If the expression is not constant over a bin, some
+rows would be counted in a wrong group. An example is the month of a date over bins of seven days.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ from dpduck.language.rows.facts import Image
 from dpduck.values.domain import Domain, RangeDomain
 from dpduck.values.sqltypes import sql_type
 
-MOST_PROBES = 32
-"""The most values of a bin that are tried. All values are tried if there are no more."""
-
+MOST_PROBES = 32  # the most values of a bin that are tried. All values are tried if there are no more
 MOST_COMBINATIONS = 200_000
 _EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
@@ -49,7 +47,7 @@ def misplaces(domains: Sequence[Domain], values: Sequence[Sequence[tuple[str | N
 
 
 def _present(domains: Sequence[Domain]) -> NDArray[np.bool_]:
-    """Returns for each combination of labels, in a flat array, whether it has no NULL of a binned column."""
+    """Tells for each combination of labels, in a flat array, whether no binned column is NULL."""
     present = np.ones([domain.size for domain in domains], dtype=np.bool_)
     for axis, domain in enumerate(domains):
         if isinstance(domain, RangeDomain) and domain.with_null:

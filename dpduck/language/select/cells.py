@@ -1,7 +1,6 @@
 """Views of all cells, and summaries: two kinds of statements that add columns to the select list.
 
 A view of all cells has one row for each combination of all keys. BI tools add up its rows: each sum is a margin.
-A request for a summary is checked here, before its columns are added.
 """
 
 from __future__ import annotations
@@ -109,8 +108,7 @@ def node_columns(key: Key) -> tuple[str, str]:
 
 MOST_CELLS = 2_000_000
 MOST_COLUMNS = 10
-VARIANCES = "_variances"
-"""The suffix of the columns that dp_cells_stderr reads."""
+VARIANCES = "_variances"  # the suffix of the columns that dp_cells_stderr reads
 
 
 def variances_column(aggregate: int) -> str:

@@ -34,9 +34,10 @@ class CodeCondition:
 def read_condition(
     text: str, source: RowSource, facts: PublicFacts, collated: bool, partial: Callable[[str], bool]
 ) -> CodeCondition | None:
-    """Reads a condition over codes. None if some code stands for a value that meets it, and for one that does not.
+    """Reads a condition over codes. Refuses columns without a domain.
 
-    partial: tells whether rows may have a value of a column that is in no code. Columns without a domain are refused.
+    Returns None if a code stands for some values that meet the condition and some that do not.
+    partial: tells whether rows may have a value of a column that is in no code.
     """
     builder, node = KeyBuilder(source, facts), parse_expression(text)
     if isinstance(node, exp.Column):
@@ -69,7 +70,7 @@ def read_condition(
 
 
 def _stand_for_several(domain: Domain) -> list[bool]:
-    """Returns for each code of a domain whether it stands for several values: a bin, values beyond all edges, OTHER."""
+    """Tells for each code of a domain whether it stands for several values: a bin, values beyond all edges, OTHER."""
     if not isinstance(domain, RangeDomain):
         return [False] * (domain.size - (domain.other is not None)) + [True] * (domain.other is not None)
     several = [not (sql_type(domain.type_name).is_integer and domain.step == "1")] * len(domain.edges)
@@ -102,7 +103,7 @@ def without_try(node: exp.Expr) -> exp.Expr:
 
 
 def conjuncts(text: str) -> Iterator[str]:
-    """Yields the conjuncts of a condition: the conditions that AND joins, except TRUE."""
+    """Yields the conditions that AND joins, except TRUE."""
     if not text:
         return
     pending = [parse_expression(text)]

@@ -20,7 +20,7 @@ from dpduck.language.select.request import Key
 from dpduck.language.text.names import GROUPING_ID
 
 MOST_LISTED = 1_000
-"""The most labels that the answer's SQL lists, possible or impossible ones. With more of both, all labels are shown."""
+"""Most labels that the answer's SQL lists. If more are possible and more are impossible, all are shown."""
 
 
 def possible_cells(
@@ -57,7 +57,7 @@ def columns_of(part: exp.Expr, scope: Scope) -> set[str]:
 
 
 def _label_condition(key: Key, position: int, possible: Sequence[bool]) -> exp.Expr | None:
-    """Renders the condition that the key is rolled up or has a possible label. None if it drops none or is too long."""
+    """Writes the condition that the key is rolled up or has a possible label. None if it is always met, or too long."""
     if all(possible):
         return None
     pairs = list(zip(key.labels, possible, strict=True))

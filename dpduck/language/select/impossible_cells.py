@@ -22,8 +22,7 @@ from dpduck.language.select.excluded_cells import columns_of, is_plain
 from dpduck.language.select.label_spans import BoolArray, label_reader
 from dpduck.language.select.request import Key
 
-MOST_CELLS = 1 << 16
-"""The most combinations over the columns of one condition. A condition with more combinations rules nothing out."""
+MOST_CELLS = 1 << 16  # most combinations over the columns of one condition. With more, it rules nothing out
 
 
 @dataclass(frozen=True)

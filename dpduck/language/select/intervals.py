@@ -1,4 +1,4 @@
-"""Several count(*) FILTER (WHERE age BETWEEN a AND b): intervals of bins, planned together as one workload."""
+"""Intervals of bins, from several count(*) FILTER (WHERE age BETWEEN a AND b). They are planned as one workload."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ def with_intervals(request: SelectRequest, policy: Policy, conditions: Mapping[s
 
 
 def _bounds(condition: exp.Expr | None) -> tuple[exp.Column, int, int] | None:
-    """Returns column, a and b + 1 of BETWEEN a AND b, or column, a and b of >= a AND < b. None for other conditions."""
+    """Returns the column, a and b of a condition a <= column < b. None for other conditions.
+
+    BETWEEN a AND b is read as >= a AND < b + 1, since the column is an integer.
+    """
     node = None if condition is None else condition.unnest()
     if isinstance(node, exp.Between) and not any(node.args.get(part) for part in ("symmetric",)):
         low, high = _whole(node.args["low"]), _whole(node.args["high"])

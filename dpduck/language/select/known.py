@@ -14,6 +14,7 @@ from typing import Any
 from sqlglot import exp
 
 from dpduck.language.rows.facts import Policy, PublicFacts, SourceColumn
+from dpduck.language.rows.relation import table_name
 from dpduck.language.rows.tree import RowSource
 from dpduck.language.select.analyse import Analysis, read_analysis
 from dpduck.language.select.answers import has_aggregate
@@ -28,8 +29,7 @@ from dpduck.language.text.options import Option
 from dpduck.language.text.positions import refusal
 from dpduck.values.errors import NOTHING_PRIVATE, Refusal
 
-MODEST = 10
-"""The proposed rho for missing answers is the budget's rho divided by this, and at most 0.5."""
+MODEST = 10  # the proposed rho for missing answers is the budget's rho divided by this, and at most 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class KnownQuestion:
     readings: Readings = field(default_factory=Readings)
 
     def column(self, sql: str) -> SourceColumn | None:
-        """Returns a column of the rows with its public domain. None if it has no domain."""
+        """Returns a column of the rows with its public domain, None if it has no domain."""
         cache = self.readings.columns
         if sql not in cache:
             builder = KeyBuilder(self.source, self.facts)
@@ -73,7 +73,7 @@ class KnownQuestion:
         return cache[sql]
 
     def conjuncts(self, text: str) -> tuple[str, ...]:
-        """Returns the conjuncts of a condition: the conditions that AND joins."""
+        """Returns the conditions that AND joins in a condition."""
         cache = self.readings.parts
         if text not in cache:
             cache[text] = tuple(conjuncts(text))
@@ -83,12 +83,9 @@ class KnownQuestion:
         """Tells whether rows may have a value of this column that is in no code of its domain."""
         cache = self.readings.partial
         if sql not in cache:
-            cache[sql] = self._is_partial(sql)
+            column = self.column(sql)
+            cache[sql] = column is None or has_other_values(column, self.source)
         return cache[sql]
-
-    def _is_partial(self, sql: str) -> bool:
-        column = self.column(sql)
-        return column is None or has_other_values(column, self.source)
 
     def condition(self, text: str) -> CodeCondition | None:
         """Reads an element of `conjuncts` as a condition over codes. None if codes cannot express it."""
@@ -122,7 +119,7 @@ def known_arguments(argument: str) -> KnownArguments:
 
 
 def analyse_known(asked: KnownArguments, facts: PublicFacts) -> KnownQuestion:
-    """Analyses the question of a plain SELECT. Refuses everything that dp() would refuse."""
+    """Analyses the question of a plain SELECT. Refuses every statement that dp() would refuse."""
     query, text, target = parse_plain(asked.text), asked.text, asked.target
     select, policy_table = _private_select(query, facts)
     policy = facts.policy(policy_table)
@@ -206,7 +203,7 @@ def _private_tables(query: exp.Query, facts: PublicFacts) -> dict[str, TableName
     tables = {}
     for table in query.find_all(exp.Table):
         if isinstance(table.this, exp.Identifier):
-            resolved = facts.resolve(TableName(tuple(part.name for part in table.parts)))
+            resolved = facts.resolve(table_name(table))
             if resolved is not None and facts.policy(resolved) is not None:
                 tables[table.name] = resolved
     return tables
@@ -236,7 +233,6 @@ def _expressions(value: object) -> list[exp.Expr]:
 
 
 def _inside(node: exp.Expr, other: exp.Expr) -> bool:
-    """Tells whether a node is inside another, such as in a CTE of the other."""
     parent = node.parent
     while parent is not None and parent is not other:
         parent = parent.parent

@@ -1,7 +1,7 @@
-"""Reader of conditions on one column with a domain: which labels may be those of rows that meet a condition.
+"""Reader of conditions on one column with a domain. It finds the labels that rows which meet a condition may have.
 
 A label stands for values by its declared domain: a value for itself, a bin for every value between its edges, OTHER
-for anything else. A label is said to be impossible only if none of its values can meet the condition.
+for any other value. A label is called impossible only if none of its values can meet the condition.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _WRITTEN = (exp.DType.DATE, exp.DType.TIMESTAMP)
 class LabelSpan:
     """Values of a label: low <= value < high, or the value `low` alone if both are equal.
 
-    Without `low` or `high` there is no bound on this side. besides: values between the bounds that are of other labels.
+    Without `low` or `high` there is no bound on this side. besides: values between the bounds that have other labels.
     null: whether the label is NULL instead.
     """
 
@@ -67,9 +67,9 @@ class LabelSpan:
 def label_reader(
     domain: Domain, collated: bool, *, reads_not: bool = True, closely: bool = False, outside: bool = False
 ) -> ConditionReader[BoolArray] | None:
-    """Returns a reader of conditions on one column. None for types that are not read.
+    """Returns a reader of conditions on one column, None for types that are not read.
 
-    It tells for each code whether some value may meet a condition. outside: the same for spans of values in no code.
+    The reader tells for each code whether some value may meet a condition. outside: the same for values in no code.
     reads_not: whether NOT and IS NULL are read. closely: whether > n of integers is >= n + 1, the outer bins WITH EDGES
     are open on one side, and DOUBLE is read. Stored plans and digests would change if a caller read more or less.
     """
@@ -106,13 +106,12 @@ def _readers(type_name: str) -> tuple[LiteralReader, Parser]:
 
 
 def _moment(node: exp.Expr) -> datetime | None:
-    """Reads a text, a DATE or a TIMESTAMP_US, but no TIMESTAMP: stored plans and digests of streams would change."""
+    """Reads a text, a DATE or a TIMESTAMP_US. Stored plans and digests would change if TIMESTAMP were read."""
     text = moment_text(node, _WRITTEN)
     return None if text is None else parse_moment(text)
 
 
 def _day(node: exp.Expr) -> datetime | None:
-    """Reads a moment that is the beginning of a day."""
     moment = _moment(node)
     return moment if moment is not None and moment.time() == time() else None
 

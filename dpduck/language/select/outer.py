@@ -1,6 +1,7 @@
 """SQL around a release: a statement with a hole for the released table.
 
-The statement reads nothing private. But it runs in the process with private rows, beside others, so it has limits.
+The statement reads nothing private. But it runs in the process with private rows, so it may not use too much time or
+memory, or end that process.
 """
 
 from __future__ import annotations
@@ -22,9 +23,7 @@ from dpduck.language.text.names import GROUPING_SET, HOLE, RELEASED, TableName
 from dpduck.language.text.positions import refusal
 from dpduck.values.quoting import fold, quote_identifier
 
-MOST_QUERIES = 200
-"""The most SELECTs, VALUES, set operations and joins of one statement."""
-
+MOST_QUERIES = 200  # the most SELECTs, VALUES, set operations and joins of one statement
 MOST_ROWS_AWAY = 1_000_000
 _OFFSETS: tuple[tuple[type[exp.Expr], str], ...] = (
     (exp.Lag, "offset"), (exp.Lead, "offset"), (exp.NthValue, "offset"), (exp.Ntile, "this"),
@@ -47,7 +46,7 @@ class OuterQuery:
 
 @dataclass(frozen=True)
 class SelectItem:
-    """An item of the select list with its output name."""
+    """Item of the select list with its output name."""
 
     name: str
     expression: exp.Expr
@@ -107,8 +106,8 @@ def select_over_release(
 ) -> exp.Select:
     """Rewrites the annotated SELECT into a SELECT over the released table.
 
-    repeated_sets: the numbers of all listed sets, if one is repeated. possible: a condition for the cells that WHERE
-    does not rule out, if it rules out some.
+    repeated_sets: if a grouping set is repeated, the number of each listed set.
+    possible: a condition for the cells that may hold rows, None if all cells may.
     """
     outer = exp.Select()
     outer.set("expressions", [alias_item(answers.rewrite(item.expression), item.name) for item in items])
@@ -161,7 +160,7 @@ def _order(order: exp.Order, items: Sequence[SelectItem], answers: AnswerReader)
 
 
 def _spell_out(element: exp.Expr, item: SelectItem, answers: AnswerReader) -> exp.Expr:
-    """Returns an element of ORDER BY with an item's expression in place of its ALL or its position."""
+    """Returns an element of ORDER BY with an item's expression in place of ALL or a position."""
     spelled = element.copy()
     spelled.set("this", item.expression.copy())
     return answers.rewrite(spelled)

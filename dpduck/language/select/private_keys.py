@@ -1,7 +1,7 @@
 """Keys with private values: the columns and expressions that a threshold may select, and the SQL that reads them.
 
-Their values are released as text that is cast to the key's type. So a type must have one text for all equal values:
-otherwise a group would show one person's way of writing it.
+The values are released as texts that are cast to the key's type. A type must have one text for all equal values:
+otherwise a group would show how one person writes the value.
 """
 
 from __future__ import annotations
@@ -26,18 +26,15 @@ COUNTED = (
     "keys are selected for counts, sums and averages alone",
     "count(*), count(x), sum(x), avg(x), each with FILTER (WHERE ..), count(DISTINCT unit)",
 )
-SELECTED = ("count", "sum", "avg")
-"""The aggregate functions of selected keys."""
-
-FURTHER = "rows of a unit in further groups are left out"
-"""The effect of max_groups_contributed on a unit with rows in more groups."""
+SELECTED = ("count", "sum", "avg")  # the aggregate functions of selected keys
+FURTHER = "rows of a unit in further groups are left out"  # the effect of max_groups_contributed
 
 ONE_PER_GROUP = Operand("", Fraction(0), Fraction(1), Fraction(1), "sum")
 SELECTING = "group_selection_strategy = GAUSSIAN_THRESHOLD with a delta"
 
 
 def groups_text(request: SelectRequest) -> str:
-    """Describes the effect of max_groups_contributed on counts by public keys. Returns "" if it has none."""
+    """Describes the effect of max_groups_contributed on counts by public keys, "" if it has none."""
     groups = request.question.treatment.groups
     cells = prod(source.domain.size for source in request.question.sources)
     bounds = 0 < groups < min(request.rows.max_rows, cells)

@@ -1,7 +1,4 @@
-"""Frozen, canonical description of a question and its price. Equal requests are the same release.
-
-OPTIONS (summary = ..), for noisy summaries of huge domains, are read and checked here.
-"""
+"""Frozen descriptions of a question and its price, and options of noisy summaries. Equal requests are one release."""
 
 from __future__ import annotations
 
@@ -20,8 +17,7 @@ from dpduck.values.privacy import Charge
 from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
 
-AUTO, TREE, CHOICE = "auto", "tree", "choice"
-"""Values of the option quantiles, and names of the measures of quantiles."""
+AUTO, TREE, CHOICE = "auto", "tree", "choice"  # values of the option quantiles, and names of the measures of quantiles
 METHODS = (
     "auto", "filter", "filter_one_sided", "threshold", "priority", "filter_threshold", "filter_priority", "sketch",
     "geometric",
@@ -32,9 +28,7 @@ LARGEST_SIZE = 20_000_000
 LARGEST_DOMAIN = 10**30
 LARGEST_THRESHOLD = 10**12
 SMALLEST_TOTAL_EPSILON, LARGEST_TOTAL_EPSILON = Fraction(1, 10**9), 100
-MOST_SKETCH_ROWS = 99
-"""The most rows of a sketch. Each row multiplies the sensitivity."""
-
+MOST_SKETCH_ROWS = 99  # the most rows of a sketch. Each row multiplies the sensitivity
 VARIANCES = frozenset(("var_pop", "var_samp", "stddev_pop", "stddev_samp"))
 
 SUMMARY_OPTIONS = (
@@ -74,13 +68,13 @@ _SIZED_BY = {
 
 @dataclass(frozen=True)
 class Summary:
-    """Request for a noisy summary. theta: the filter's threshold. tau: the sampling threshold. Both may be None.
+    """Options of a noisy summary. theta: the threshold of a filter. tau: the threshold of sampling.
 
-    shape: the form of RANGES(column), dyadic intervals or Haar coefficients. consistent: whether intervals without
-    their parents are dropped. expect_rows: the policy's public guess of the number of rows, which guides choices.
-    stated: whether the statement gives a size, and a method other than 'auto'. total_epsilon: the part of the price for
-    a noisy number of rows, which replaces the guess for tau and for the loss of a filter. ranged: whether the statement
-    gives the shape.
+    shape: 'dyadic' intervals or 'haar' coefficients, for RANGES(column). ranged: whether the statement gives the shape.
+    consistent: whether an interval is dropped if its parent is not in the summary.
+    expect_rows: the policy's public guess of the number of rows. It guides the choice of thresholds.
+    total_epsilon: the part of the price for a noisy number of rows, which replaces the guess.
+    stated: whether the statement gives a size, and a method other than 'auto'.
     """
 
     method: str
@@ -97,7 +91,7 @@ class Summary:
 
 
 def read_summary(given: StatementOptions) -> Summary | None:
-    """Reads the options of a summary. None if the statement asks for none."""
+    """Reads the options of a summary. Returns None if the statement asks for no summary."""
     stated = [name for name in NAMES if name in given]
     if "summary" not in given:
         if stated:
@@ -136,7 +130,6 @@ def read_summary(given: StatementOptions) -> Summary | None:
 
 
 def _require_one_say(given: StatementOptions, method: str) -> None:
-    """Refuses options that decide the same thing twice."""
     if "tau" in given and "total_epsilon" in given:
         raise refusal(given["total_epsilon"], "tau is given, and no total is needed for it", "one of the two")
     parameters = _SIZED_BY.get(method, ())
@@ -151,7 +144,7 @@ def _quote_names(names: tuple[str, ...]) -> str:
 
 
 def require_plain_treatment(given: StatementOptions) -> None:
-    """Refuses options of other kinds of release beside a summary."""
+    """Refuses options that a summary cannot have, because they are for other kinds of releases."""
     for name in _OF_OTHERS:
         if name in given:
             raise refusal(given[name], f"{name} is not of a summary", f"{', '.join(NAMES)}, consistency = 'none'")
@@ -161,13 +154,14 @@ def require_plain_treatment(given: StatementOptions) -> None:
 
 @dataclass(frozen=True)
 class Key:
-    """Released grouping column: a source column, or the image of source columns under an expression.
+    """Released grouping column: a source column, or an expression over source columns.
 
     name: its name in the released table. expression: canonical SQL. sources: positions in Question.sources.
-    codes: the label's position for each combination of the sources' domains, row-major. -1 for a dropped combination.
+    codes: the position of the label for each combination of the sources' values, row-major. -1 drops a combination.
     shape: '' for a plain key, 'prefixes' or 'ranges' for sums over intervals of its ordered labels.
-    ends, end_name: for ranges, range_end(column) for each last label of an interval, and the released column's name.
-    row_sql: for private values, an SQL expression over each row: a VARCHAR that cannot raise. Such a key has no labels.
+    ends, end_name: for ranges, range_end(column) of each last label, and the name of the released column.
+    row_sql: for private keys, an SQL expression over each row. It is a VARCHAR and cannot raise. Such a key has no
+        labels.
     """
 
     name: str
@@ -189,16 +183,16 @@ class Key:
 
 
 OPEN_STEPS = 1 << 39
-"""Steps on both sides of 0 for a number without CLAMP. A norm, found separately, bounds a unit's contribution."""
+"""Steps on both sides of 0 for a number without CLAMP. A norm bounds the unit's contribution instead."""
 
 
 @dataclass(frozen=True)
 class Operand:
     """Number of a row, clamped to [low, high] and rounded to a multiple of step, which divides both bounds.
 
-    sql: a row-local DOUBLE that cannot raise, NULL if the row has no value. "" counts rows by group.
+    sql: a DOUBLE computed from one row. It cannot raise, and is NULL if the row has no value. "" counts rows by group.
     per_group: '' clamps each row. 'sum' and 'average' clamp the sum or the average of a unit's rows in a group.
-    certain: whether the operand has a value in every row in which the column is not NULL, and in no other row.
+    certain: whether the operand is NULL in exactly those rows in which its column is NULL.
     """
 
     sql: str
@@ -216,13 +210,13 @@ class Operand:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """Released aggregate over the rows for which `condition` is true. "" stands for every row.
+    """Released aggregate over the rows that meet `condition`. "" stands for every row.
 
     text: the analyst's own text, for explanations. It is not part of the canonical form.
     function: 'count', 'sum', 'avg', 'var_pop', 'var_samp', 'stddev_pop', 'stddev_samp', 'quantile' or 'distinct'.
     operand: the aggregated number. A count has one if it counts rows with a value, or bounded rows by group.
     fraction: the quantile, from 0 to 1. distinct: the column with the counted values.
-    counts: for a sum of 1 over the rows that meet a condition, this condition. It follows from the operand.
+    counts: the condition of a sum that adds 1 for each row that meets it. It follows from the operand.
     """
 
     condition: str
@@ -235,7 +229,7 @@ class Aggregate:
 
     @property
     def counted(self) -> str | None:
-        """Returns the condition of the rows that the aggregate counts. None if it does not just count rows."""
+        """Returns the condition of the rows that the aggregate counts, None if it is no plain count of rows."""
         if self.function == "count" and self.operand is None:
             return self.condition
         if not self.counts:
@@ -244,7 +238,7 @@ class Aggregate:
 
     @property
     def operand_by_group(self) -> bool:
-        """Tells whether a unit's rows in a group become one number first. It is then no sum over smaller groups."""
+        """Tells whether a unit's rows in a group become one number first. Such a sum is no sum over smaller groups."""
         return self.operand is not None and bool(self.operand.per_group)
 
     @property
@@ -264,19 +258,18 @@ class Treatment:
 
     The digest omits each field after `quantiles` that has its default, and always omits `usual`.
     weights: one per grouping set (the vector a in docs/papers.md). Empty if all sets weigh the same.
-    planning_seconds: the time for searches.
-    strategy_table: a declared public table that holds the strategy's matrix.
+    planning_seconds: the time for searches. strategy_table: a declared public table that holds the strategy's matrix.
     aggregate_weights: one per aggregate, in order of first appearance. Empty if all aggregates weigh the same.
-    quantiles: 'tree', 'choice' for a quantile that is the only one of its column, or 'auto' for the smaller error. It
-        is no part of the digest for a tree, or if no quantile is asked for.
+    quantiles: 'tree', 'choice' for a quantile that is the only one of its column, or 'auto' for the smaller error. The
+        digest omits 'tree', and omits the field if no quantile is asked for.
     quantile_intervals: whether chosen quantiles pay for intervals.
     evenly: whether the error of the worst cell is minimized, not the sum of all errors.
-    norm: None, or the largest L2 norm of a unit's counts. A row at its bound counts 1. Larger units are weighed down.
+    norm: the largest L2 norm of a unit's counts, where a row at its bound counts 1. Larger units are weighed down.
     finds_norm: whether the statement itself measures norms, for a part of its price.
-    sum_norms: the largest L2 norms of a unit's sums, in the units of each column. centers: the centres of averages.
+    sum_norms: the largest L2 norm of a unit's sums, for each column and in its unit. centers: the centres of averages.
     groups: the most groups of one unit, 0 for any number.
-    left_out: whether intervals also cover what MAX ROWS or a norm leaves out. total: whether cells are scaled up to a
-        total that is measured separately.
+    left_out: whether intervals also cover the rows that MAX ROWS or a norm leaves out.
+    total: whether cells are scaled up to a total that is measured separately.
     usual: whether norms are the default, because the statement gives no bounds.
     """
 
@@ -308,7 +301,7 @@ class Treatment:
 
     @property
     def moves(self) -> bool:
-        """Tells whether answers are changed by a step without an error formula. Then intervals are of measurements."""
+        """Tells whether a step without an error formula changes the answers. Intervals are then of the measurements."""
         return self.nonnegative or self.consistency in ("l1", "linf")
 
 
@@ -317,7 +310,7 @@ class Target:
     """Standard error in place of a price: planning finds the smallest price that reaches it.
 
     pure: whether the price is an epsilon (Laplace), not a rho (Gaussian). limit: the largest price.
-    least: the smallest price, even if a smaller one is enough. The digest has the policy's revision in its place.
+    least: the smallest price, even if less is enough. It is no part of the digest, which has the policy's revision.
     """
 
     stderr: Fraction
@@ -344,8 +337,8 @@ class KeySelection:
 class JointCounts:
     """Counts that may be planned together: their conditions, and the kinds of rows that the conditions distinguish.
 
-    columns: the columns of the conditions. codes: the kind of each combination of values, row-major over domains.
-    met: for each condition, 1 for the kinds that meet it and 0 for others.
+    columns: the columns of the conditions. codes: the kind of each combination of their values, row-major.
+    met: for each condition, 1 for each kind of row that meets it and 0 for each other kind.
     """
 
     conditions: tuple[str, ...]
@@ -355,7 +348,6 @@ class JointCounts:
 
     @property
     def kinds(self) -> int:
-        """Returns the number of kinds of rows."""
         return len(self.met[0])
 
 
@@ -365,7 +357,6 @@ class Question:
 
     grouping_sets: positions in keys, increasing within a set. No set occurs twice.
     intervals: the first bin and the bin after the last, if each aggregate counts an interval of the only source's bins.
-    summary: the noisy summary in place of every cell, if there is one.
     matrix: an analyst's own strategy, as (row, column of each key, value), from 0. Column -1 stands for all values.
     selection: the selection of groups from the data, with one grouping set. None for public groups.
     own: options that a mechanism added, with their values. If there are none, the digest omits them.
@@ -416,7 +407,6 @@ class Question:
 
     @property
     def answer_sizes(self) -> tuple[int, ...]:
-        """Returns the sizes of the keys, with intervals in place of labels for keys over ranges."""
         return tuple(key.released_size for key in self.keys)
 
     @property
@@ -449,7 +439,7 @@ _ASIDE = (
 
 @dataclass(frozen=True)
 class SelectRequest:
-    """One private release: its rows, its question about them, and its price."""
+    """Private release: its rows, its question about them, and its price."""
 
     rows: RequestRows
     question: Question
@@ -457,7 +447,7 @@ class SelectRequest:
 
     @property
     def asked_tables(self) -> tuple[TableName, ...]:
-        """Returns the private tables that a statement names. The analyst must have the right to ask about each."""
+        """Returns the private tables that the statement names. The analyst must have the right to ask about each."""
         named = (read.table for read in self.rows.reads if not read.hidden)
         return tuple(dict.fromkeys((self.rows.table, *named)))
 
@@ -470,7 +460,7 @@ class SelectRequest:
         return 1 if columns and columns <= grouped else self.rows.unit_bound
 
     def digest(self) -> str:
-        """Returns the name of this request. It is equal for statements that ask for the same release."""
+        """Returns the name of this request. Statements that ask for the same release have equal digests."""
         return self._digest
 
     @cached_property
@@ -513,7 +503,7 @@ class SelectRequest:
     def as_before(self) -> SelectRequest | None:
         """Returns the request that earlier versions made of the same text. None if it is this request.
 
-        Their defaults were trees for quantiles, and noise by MAX ROWS for units with many rows.
+        Earlier defaults were trees for quantiles, and noise by MAX ROWS for units with many rows.
         """
         treatment = self.question.treatment
         if treatment.usual:

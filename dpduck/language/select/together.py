@@ -1,8 +1,7 @@
 """Counts of one SELECT that may be planned together: their conditions distinguish values of columns with domains.
 
-Rows that no condition distinguishes are one kind. Each row is of one kind, so that exclusive conditions together
-cost as much as one. Counts are planned together only if no answer changes. Rows outside of the domains are of no kind,
-so no condition may hold there.
+Rows that no condition distinguishes are of one kind, and each row is of one kind. So exclusive conditions together
+cost as much as one. Rows outside of the domains are of no kind, so no condition may hold there.
 """
 
 from __future__ import annotations
@@ -28,21 +27,11 @@ from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import Refusal
 from dpduck.values.sqltypes import sql_type
 
-MOST_CELLS = 1_000_000
-"""The most combinations of values over the columns of counts that are planned together."""
-
-MOST_JOINT = 4096
-"""The most combinations of several columns in a statement with reuse: known answers distinguish no more."""
-
-MOST_KINDS = 256
-"""The most kinds of rows that counts planned together may distinguish."""
-
-MOST_PARTS = 200
-"""The most comparisons of a statement that are read."""
-
-WORD = 62
-"""The number of conditions that one integer holds, a bit for each."""
-
+MOST_CELLS = 1_000_000  # the most combinations of values over the columns of counts that are planned together
+MOST_JOINT = 4096  # most combinations of several columns in a statement with reuse: known answers tell no more apart
+MOST_KINDS = 256  # the most kinds of rows that counts planned together may distinguish
+MOST_PARTS = 200  # the most comparisons of a statement that are read
+WORD = 62  # the number of conditions that one integer holds, a bit for each
 _EQUALITIES = (exp.EQ, exp.NEQ, exp.In, exp.Is, exp.Null, exp.Not, exp.Column, exp.Identifier, exp.Literal, exp.Paren)
 
 
@@ -135,7 +124,6 @@ class _PredicateReader:
         return _Predicate("", result.columns, result.met, frozenset() if result.outside else frozenset(result.columns))
 
     def size(self, name: str) -> int:
-        """Returns the number of codes of a column."""
         return self.columns[name].domain.size
 
     def fits(self, predicates: Sequence[_Predicate], most: int) -> bool:
@@ -148,7 +136,10 @@ class _PredicateReader:
 
 @dataclass(frozen=True, eq=False)
 class _Alike:
-    """Classes of values that no predicate splits. classes: each value's class, by column. met: met classes, by text."""
+    """Classes of values that no predicate splits.
+
+    classes: for each column, the class of each value. met: for each predicate's text, the classes that meet it.
+    """
 
     classes: Mapping[str, IntegerArray]
     met: Mapping[str, NDArray[np.bool_]]

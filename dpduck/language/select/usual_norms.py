@@ -18,18 +18,16 @@ from dpduck.language.select.request import VARIANCES, Aggregate, Key, SelectRequ
 MANY_ROWS, MANY_CELLS = 50, 20
 """Fewest rows of a unit and fewest cells for norms by default. Below, norms cost more than they gain (choosing.md)."""
 
-MOST_CODES = 10_000
-"""The most values of all keys together, if a key puts several values into a group."""
-
+MOST_CODES = 10_000  # the most values of all keys together, if a key puts several values into a group
 MOST_CELLS, MOST_SUMMED = 1_000_000, 5_000
-"""The most cells of all keys, without margins and with margins. A margin adds up the noise of its cells."""
+"""Most cells of all keys, without margins and with margins. A margin adds up the noise of its cells."""
 
 MOST_VARIANCE, OF_ALL_ROWS = 1 << 80, Fraction(1, 20)
-"""The largest variance of noise, and the part of a price for a sum of all rows. A test compares both with originals."""
+"""Largest variance of noise, and the part of a price for a sum of all rows. A test compares both with originals."""
 
 
 def may_find_norms(options: Options, source: RowSource, keys: Sequence[Key]) -> bool:
-    """Tells whether a statement gets norms by default. with_norms checks its aggregates later."""
+    """Tells whether a statement gets norms by default, before `with_norms` checks its aggregates."""
     rho = options.rho is not None or (options.epsilon is not None and options.delta is not None)
     several = source.first.policy.unit.column is not None and source.usual_rows >= MANY_ROWS
     written = options.max_rows_contributed is not None or options.selection is not None or bool(options.own)

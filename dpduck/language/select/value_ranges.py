@@ -94,7 +94,7 @@ def _extremum_grid(node: exp.Greatest | exp.Least, clamp_of: ClampOf, types: Map
 
 
 def _inline_clamp(node: exp.Greatest | exp.Least) -> Grid | None:
-    """Returns the grid of least(greatest(x, low), high), or the other way round, for any x."""
+    """Returns the grid of least(greatest(x, low), high), or of greatest(least(x, high), low), for any x."""
     outer, inner = _literal_and_rest(node)
     if outer is None or inner is None or type(inner) not in {exp.Greatest, exp.Least} - {type(node)}:
         return None
@@ -137,7 +137,7 @@ def _is_condition(node: exp.Expr, types: Mapping[str, str]) -> bool:
 def with_clamped_columns(expression: exp.Expr, clamp_of: ClampOf, types: Mapping[str, str]) -> exp.Expr:
     """Clamps each column of an expression to its bounds. Conditions see the columns without clamps.
 
-    NaN and infinities become NULL, except in greatest and least, which would ignore NULL: there they count as a bound.
+    NaN and infinities become NULL. Inside greatest and least, which would ignore NULL, they become a bound.
     """
     root = exp.Paren(this=expression.copy())
     for node in [nullif for nullif in root.find_all(exp.Nullif) if nullif.this.find(exp.Nullif) is None]:

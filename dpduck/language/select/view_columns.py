@@ -25,8 +25,7 @@ from dpduck.values.quoting import fold, plain_name, quote_text
 class PlainViewColumn:
     """Column of a view that contains no aggregate.
 
-    reads: the columns of the released table that it reads. A constant reads none.
-    plain: whether it is one such column unchanged.
+    reads: the columns of the released table that it reads. plain: whether it is one such column unchanged.
     every: whether it is a GROUPING of all keys.
     """
 
@@ -78,7 +77,7 @@ def items_without_answers(
 def _with_level(select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader) -> exp.Select:
     """Adds to the SELECT of a view a last column, which names the grouping columns of each row.
 
-    It uses the names that the view gives to keys. Without this last column a total looks like the group of NULL.
+    The names are the view's own. Without this column, a total would look like the group of NULL.
     """
     if any(fold(item.name) == GROUPING_LEVEL for item in items):
         return select

@@ -19,9 +19,8 @@ KINDS = (VIEW, TABLE, STREAM, PROJECTION, HISTOGRAM, SESSION)
 
 @dataclass(frozen=True)
 class CreatePrivate:
-    """CREATE PRIVATE STREAM name OPTIONS (..) AS SELECT .. GROUP BY ..
+    """CREATE PRIVATE STREAM, PROJECTION, HISTOGRAM or SESSION name OPTIONS (..) AS SELECT .. | ON table (..) [WHERE ..]
 
-    Or CREATE PRIVATE PROJECTION | HISTOGRAM | SESSION name OPTIONS (..) AS SELECT .. | ON table (..) [WHERE ..].
     query: the SELECT, for ON table (columns) a SELECT of these columns. text: the text of the whole statement.
     """
 
@@ -57,7 +56,7 @@ class DropPrivate:
 class UnitClause:
     """PRIVACY UNIT ROW [PER word OF column], or PRIVACY UNIT column [REFERENCES table.column] [PER ..] MAX ROWS m.
 
-    period: the word and the column of PER. columns: those of PRIVACY UNIT (a, b) MAX ROWS m. Then `column` is None.
+    period: the word and the column of PER. columns: for PRIVACY UNIT (a, b), all columns, and `column` is None.
     """
 
     column: str | None
@@ -70,10 +69,7 @@ class UnitClause:
 
 @dataclass(frozen=True)
 class BudgetClause:
-    """BUDGET (epsilon = .. [, delta = .. [, delta_keys = ..]] or rho = ..) [PER word], or LIFETIME with such amounts.
-
-    per: the word of PER, "" for none.
-    """
+    """BUDGET (epsilon = .. [, delta = .. [, delta_keys = ..]] or rho = ..) [PER word], or LIFETIME with amounts."""
 
     epsilon: Fraction | None
     delta: Fraction
@@ -177,7 +173,7 @@ class DropPolicy:
 
 @dataclass(frozen=True)
 class AskStatement:
-    """A SELECT WITH DIFFERENTIAL_PRIVACY, or CREATE PRIVATE VIEW. view: the name of the view, None without a view.
+    """Statement SELECT WITH DIFFERENTIAL_PRIVACY, or CREATE PRIVATE VIEW. view: the view's name, None without a view.
 
     options: options of CREATE PRIVATE VIEW .. OPTIONS (..), empty without a view.
     offset: the start of the SELECT in the statement's text.

@@ -1,4 +1,4 @@
-"""Parser of statements: dpduck's own, or SELECT WITH DIFFERENTIAL_PRIVACY. A text has one, and a limited length."""
+"""Parser of a text as one statement: a statement of dpduck's own, or SELECT WITH DIFFERENTIAL_PRIVACY."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dpduck.language.statements.kinds import (
     Statement,
 )
 from dpduck.language.statements.policy import read_alter_policy, read_create_policy, read_drop_policy
-from dpduck.language.statements.synthetic import read_private_table
+from dpduck.language.statements.synthetic import argument_names, read_private_table
 from dpduck.language.text.dialect import (
     MISSPELT,
     DifferentialPrivacy,
@@ -102,11 +102,7 @@ def parse_expression(text: str) -> exp.Expr:
     """Parses one expression over the columns of a released table. The caller checks what the expression contains."""
     tokens = tokenize_statement(text)
     query = _parse_query(text, [*PrivateDuckDB().tokenize("SELECT"), *tokens])
-    if (
-        not isinstance(query, exp.Select)
-        or len(query.expressions) != 1
-        or set(_argument_names(query)) != {"expressions"}
-    ):
+    if not isinstance(query, exp.Select) or len(query.expressions) != 1 or argument_names(query) != {"expressions"}:
         raise Refusal("this is not one expression", accepted="an expression such as CASE WHEN x = 1 THEN 1 ELSE -1 END")
     expression: exp.Expr = query.expressions[0]
     return expression
@@ -128,15 +124,11 @@ def parse_options(text: str) -> DifferentialPrivacy:
 
 
 def parse_select(text: str) -> exp.Select:
-    """Parses one plain SELECT. The caller checks what it contains."""
+    """Parses one plain SELECT. The caller checks what the SELECT contains."""
     query = _parse_query(text, tokenize_statement(text))
     if not isinstance(query, exp.Select):
         raise Refusal("this is not one SELECT", accepted="SELECT columns FROM a table WHERE conditions")
     return query
-
-
-def _argument_names(node: exp.Expr) -> list[str]:
-    return [name for name, value in node.args.items() if value]
 
 
 def _public_table(reader: TokenReader, withdraw: bool) -> DeclarePublicTable:
@@ -146,7 +138,6 @@ def _public_table(reader: TokenReader, withdraw: bool) -> DeclarePublicTable:
 
 
 def _existing(reader: TokenReader) -> DropPrivate | RefreshPrivate | None:
-    """Reads DROP or REFRESH of a private object. Returns None for another statement."""
     for kind in KINDS:
         name_of = f"the name of a private {kind}"
         if reader.take_words("DROP", "PRIVATE", kind.upper()):
@@ -170,9 +161,7 @@ def _private_view(reader: TokenReader, replace: bool) -> AskStatement:
     name = reader.name("a name for the view")
     if reader.at(TokenType.DOT):
         raise reader.refuse("a private view has a name of one part", "a name without dots")
-    options: tuple[exp.Expr, ...] = ()
-    if reader.at_words("OPTIONS"):
-        options = _view_options(reader)
+    options = _view_options(reader) if reader.at_words("OPTIONS") else ()
     if not reader.take(TokenType.ALIAS):
         raise reader.refuse_token("OPTIONS (..) or AS SELECT ..")
     start = reader.index
@@ -257,7 +246,6 @@ def _parse_query(text: str, tokens: list[Token]) -> exp.Query:
 
 
 def _parse_inner(text: str, tokens: list[Token]) -> exp.Query:
-    """Parses the SELECT of a statement that has its options after its name."""
     query = _parse_query(text, tokens)
     if query.find(DifferentialPrivacy) is not None:
         raise Refusal(

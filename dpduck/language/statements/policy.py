@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
@@ -26,14 +26,10 @@ from dpduck.values.errors import Position
 from dpduck.values.periods import WORDS
 from dpduck.values.quoting import fold
 
-MOST_TOGETHER = 8
-"""Most columns that may together identify a privacy unit."""
-
+MOST_TOGETHER = 8  # most columns that may together identify a privacy unit
 MAX_ROWS_LIMIT = 1_000_000
 ITEMS = "PRIVACY UNIT, BUDGET, LIFETIME, DOMAIN, CLAMP, EXPECT ROWS, MAX EPSILON or MIN EPSILON"
-EVERY = ""
-"""Column of DOMAIN ALL BOOLEAN or ALL ENUM: the domain is for every column of that type without its own domain."""
-
+EVERY = ""  # column of DOMAIN ALL BOOLEAN or ALL ENUM, for every column of that type without its own domain
 CLOCKS = ("TODAY", "NOW", "CURRENT_DATE", "CURRENT_TIMESTAMP", "TOMORROW", "YESTERDAY")
 STEPS = tuple(
     word + plural
@@ -64,12 +60,9 @@ def read_create_policy(reader: TokenReader, replace_existing: bool) -> CreatePol
 def read_alter_policy(reader: TokenReader) -> AlterPolicy | PreparePolicy:
     """Reads the rest of ALTER PRIVACY POLICY."""
     reader.expect_words("ON")
-    position, table = reader.position, reader.table_name()
-    tables = [table]
-    while reader.take(TokenType.COMMA):
-        tables.append(reader.table_name())
-    if reader.at_words("PREPARE") or reader.at_words("UNPREPARE"):
-        undo = not reader.take_words("PREPARE") and reader.take_words("UNPREPARE")
+    position, tables = reader.position, reader.comma_separated(reader.table_name)
+    undo = reader.take_words("UNPREPARE")
+    if undo or reader.take_words("PREPARE"):
         reader.expect_end()
         return PreparePolicy(tuple(tables), undo, position)
     changes, new_epoch = PolicyClauses(), False
@@ -79,7 +72,7 @@ def read_alter_policy(reader: TokenReader) -> AlterPolicy | PreparePolicy:
     elif len(tables) > 1:
         raise reader.refuse_token("NEW EPOCH, PREPARE or UNPREPARE, which alone take several tables")
     elif reader.take_words("SET"):
-        _refuse_rows_alone(reader, table)
+        _refuse_rows_alone(reader, tables[0])
         changes = _read_item(reader, changes)
     elif reader.take_words("DROP", "DOMAIN"):
         drop_domain = reader.name("a column with a domain")
@@ -91,7 +84,7 @@ def read_alter_policy(reader: TokenReader) -> AlterPolicy | PreparePolicy:
             "EXPECT ROWS, MAX EPSILON, MIN EPSILON), DROP DOMAIN column, DROP CLAMP column"
         )
     reader.expect_end()
-    return AlterPolicy(table, new_epoch, changes, drop_domain, drop_clamp, tuple(tables[1:]), position)
+    return AlterPolicy(tables[0], new_epoch, changes, drop_domain, drop_clamp, tuple(tables[1:]), position)
 
 
 def _refuse_rows_alone(reader: TokenReader, table: TableName) -> None:
@@ -114,20 +107,21 @@ def read_drop_policy(reader: TokenReader) -> DropPolicy:
 
 
 def _read_item(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
-    for words, read in _ITEM_READERS:
-        if reader.at_words(*words):
+    for words, read in _ITEM_READERS.items():
+        if reader.at_words(*words.split()):
             return read(reader, clauses)
     raise reader.refuse_token(ITEMS)
 
 
-def _once(reader: TokenReader, present: object, what: str) -> None:
+def _begin_item(reader: TokenReader, present: object, words: str) -> None:
+    """Reads the first words of an item. Refuses an item that is already present."""
     if present:
-        raise reader.refuse(f"{what} is given twice", "each item once")
+        raise reader.refuse(f"{words} is given twice", "each item once")
+    reader.expect_words(*words.split())
 
 
 def _read_unit(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
-    _once(reader, clauses.unit, "PRIVACY UNIT")
-    reader.expect_words("PRIVACY", "UNIT")
+    _begin_item(reader, clauses.unit, "PRIVACY UNIT")
     position = reader.position
     if reader.take_words("ROW"):
         return replace(clauses, unit=UnitClause(None, None, 1, position, _read_period(reader)))
@@ -146,11 +140,7 @@ def _read_unit(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
 
 def _read_together(reader: TokenReader) -> tuple[str, ...]:
     """Reads columns in parentheses that together identify a privacy unit."""
-    reader.expect(TokenType.L_PAREN, "(")
-    columns = [reader.name("a column")]
-    while reader.take(TokenType.COMMA):
-        columns.append(reader.name("a column"))
-    reader.expect(TokenType.R_PAREN, ") or , and a column")
+    columns = _read_columns(reader)
     if len(columns) > MOST_TOGETHER:
         raise reader.refuse(f"{len(columns)} columns of a privacy unit", f"{MOST_TOGETHER} columns at most")
     listed = f"({', '.join(columns)})"
@@ -170,8 +160,14 @@ def _read_together(reader: TokenReader) -> tuple[str, ...]:
     return tuple(columns)
 
 
+def _read_columns(reader: TokenReader) -> list[str]:
+    reader.expect(TokenType.L_PAREN, "(")
+    columns = reader.comma_separated(lambda: reader.name("a column"))
+    reader.expect(TokenType.R_PAREN, ") or , and a column")
+    return columns
+
+
 def _read_period(reader: TokenReader) -> tuple[str, str] | None:
-    """Reads PER word OF column. Returns None if there is no PER."""
     if not reader.take_words("PER"):
         return None
     word = _read_word(reader)
@@ -194,8 +190,7 @@ def _table_and_column(reader: TokenReader) -> tuple[TableName, str]:
 
 
 def _read_budget(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
-    _once(reader, clauses.budget, "BUDGET")
-    reader.expect_words("BUDGET")
+    _begin_item(reader, clauses.budget, "BUDGET")
     budget = _read_amounts(reader)
     if reader.take_words("PER"):
         budget = replace(budget, per=_read_word(reader))
@@ -203,8 +198,7 @@ def _read_budget(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
 
 
 def _read_lifetime(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
-    _once(reader, clauses.lifetime, "LIFETIME")
-    reader.expect_words("LIFETIME")
+    _begin_item(reader, clauses.lifetime, "LIFETIME")
     return replace(clauses, lifetime=_read_amounts(reader))
 
 
@@ -239,11 +233,8 @@ def _read_domain(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
     if reader.at_words("ALL", "BOOLEAN") or reader.at_words("ALL", "ENUM"):
         reader.index += 1
         columns = [EVERY]
-    elif reader.take(TokenType.L_PAREN):
-        columns = [reader.name("a column")]
-        while reader.take(TokenType.COMMA):
-            columns.append(reader.name("a column"))
-        reader.expect(TokenType.R_PAREN, ") or , and a column")
+    elif reader.at(TokenType.L_PAREN):
+        columns = _read_columns(reader)
     else:
         columns = [reader.name("a column, (several, columns), ALL BOOLEAN or ALL ENUM")]
     domain = _read_values_of(reader, columns[0], position)
@@ -286,9 +277,7 @@ def _read_values(reader: TokenReader) -> tuple[str, ...]:
         raise reader.refuse(
             "a domain is declared, never read from data", "a list of literals, or FROM public_table.column"
         )
-    values = [reader.literal()]
-    while reader.take(TokenType.COMMA):
-        values.append(reader.literal())
+    values = reader.comma_separated(reader.literal)
     reader.expect(TokenType.R_PAREN, ") or , and a value")
     return tuple(values)
 
@@ -370,32 +359,29 @@ def _read_clamp(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
 
 
 def _read_expect(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
-    _once(reader, clauses.expect_rows, "EXPECT ROWS")
-    reader.expect_words("EXPECT", "ROWS")
+    _begin_item(reader, clauses.expect_rows, "EXPECT ROWS")
     return replace(clauses, expect_rows=reader.count("EXPECT ROWS", 10**15))
 
 
 def _read_max_epsilon(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
-    _once(reader, clauses.max_epsilon, "MAX EPSILON")
-    reader.expect_words("MAX", "EPSILON")
+    _begin_item(reader, clauses.max_epsilon, "MAX EPSILON")
     amount = reader.amount("MAX EPSILON")
     reader.take_words("PER", "QUERY")
     return replace(clauses, max_epsilon=amount)
 
 
 def _read_min_epsilon(reader: TokenReader, clauses: PolicyClauses) -> PolicyClauses:
-    _once(reader, clauses.min_epsilon, "MIN EPSILON")
-    reader.expect_words("MIN", "EPSILON")
+    _begin_item(reader, clauses.min_epsilon, "MIN EPSILON")
     return replace(clauses, min_epsilon=reader.amount("MIN EPSILON"))
 
 
-_ITEM_READERS: tuple[tuple[tuple[str, ...], Callable[[TokenReader, PolicyClauses], PolicyClauses]], ...] = (
-    (("PRIVACY", "UNIT"), _read_unit),
-    (("BUDGET",), _read_budget),
-    (("LIFETIME",), _read_lifetime),
-    (("DOMAIN",), _read_domain),
-    (("CLAMP",), _read_clamp),
-    (("EXPECT", "ROWS"), _read_expect),
-    (("MAX", "EPSILON"), _read_max_epsilon),
-    (("MIN", "EPSILON"), _read_min_epsilon),
-)
+_ITEM_READERS: Mapping[str, Callable[[TokenReader, PolicyClauses], PolicyClauses]] = {
+    "PRIVACY UNIT": _read_unit,
+    "BUDGET": _read_budget,
+    "LIFETIME": _read_lifetime,
+    "DOMAIN": _read_domain,
+    "CLAMP": _read_clamp,
+    "EXPECT ROWS": _read_expect,
+    "MAX EPSILON": _read_max_epsilon,
+    "MIN EPSILON": _read_min_epsilon,
+}

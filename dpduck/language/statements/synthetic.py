@@ -60,9 +60,10 @@ class CreateSynthetic:
 
 @dataclass(frozen=True)
 class SampleRelease:
-    """CREATE [OR REPLACE] PRIVATE TABLE name AS SAMPLE n FROM release, or FROM KNOWN table (columns): post-processing.
+    """CREATE [OR REPLACE] PRIVATE TABLE name AS SAMPLE n FROM release, or FROM KNOWN table (columns).
 
     columns: the columns of KNOWN table (..), () for a release. The rows are fitted to known margins of these columns.
+    Both forms are post-processing, so they cost nothing.
     """
 
     name: str
@@ -96,7 +97,8 @@ def read_private_table(
         reader.expect_end()
         return SampleRelease(name, replace, rows, source, columns)
     end = _workload_at(reader)
-    last = _for_each_at(reader, end)
+    last = _words_at(reader, end, "FOR", "EACH", "ROW", "OF")
+    last = end if last is None else last
     select = reader.tokens[reader.index : last]
     query = parse_query(reader.text, select) if select else None
     if query is None or query.find(DifferentialPrivacy) is not None:
@@ -125,15 +127,12 @@ def _for_each(reader: TokenReader) -> ForEach:
 
 
 def _read_sample_source(reader: TokenReader) -> tuple[TableName, tuple[str, ...]]:
-    """Reads the name of a release, or KNOWN table (columns). KNOWN at the end of the text is a release's name."""
+    """Reads the name of a release, or KNOWN table (columns). At the end of the text, KNOWN is the name of a release."""
     begin = reader.index
     if reader.take_words("KNOWN") and reader.index < len(reader.tokens):
-        source, columns = reader.table_name(), list[str]()
+        source = reader.table_name()
         reader.expect(TokenType.L_PAREN, "KNOWN table (column, ..)")
-        while True:
-            columns.append(reader.name("a column"))
-            if not reader.take(TokenType.COMMA):
-                break
+        columns = reader.comma_separated(lambda: reader.name("a column"))
         reader.expect(TokenType.R_PAREN, ")")
         return source, tuple(columns)
     reader.index = begin
@@ -146,11 +145,6 @@ def _workload_at(reader: TokenReader) -> int:
         reader.index = len(reader.tokens)
         raise reader.refuse_token(WORKLOADS)
     return index
-
-
-def _for_each_at(reader: TokenReader, end: int) -> int:
-    index = _words_at(reader, end, "FOR", "EACH", "ROW", "OF")
-    return end if index is None else index
 
 
 def _words_at(reader: TokenReader, end: int, *words: str) -> int | None:
@@ -182,24 +176,25 @@ def _workload(reader: TokenReader, parse_query: ParseQuery) -> WorkloadClause:
     if reader.at_words("GROUPING", "SETS") or (rest and rest[0].text.upper() == "GROUPING SETS"):
         query = parse_query(reader.text, [*PrivateDuckDB().tokenize("SELECT 1 GROUP BY"), *rest])
         group = query.args.get("group")
-        if _argument_names(query) == {"expressions", "group"} and group is not None:
+        if argument_names(query) == {"expressions", "group"} and group is not None:
             return WorkloadClause("sets", nodes=tuple(group.expressions), position=position)
         raise reader.refuse_token(WORKLOADS)
     if len(rest) < 3 or not reader.at(TokenType.L_PAREN) or rest[-1].token_type != TokenType.R_PAREN:
         raise reader.refuse_token(WORKLOADS)
     query = parse_query(reader.text, [*PrivateDuckDB().tokenize("SELECT"), *rest[1:-1]])
     conditions = tuple(_condition(item) for item in query.expressions)
-    if _argument_names(query) != {"expressions"} or not all(conditions):
+    if argument_names(query) != {"expressions"} or not all(conditions):
         raise reader.refuse("a workload lists counts with conditions", WORKLOADS, position)
     return WorkloadClause("predicates", nodes=tuple(node for node in conditions if node is not None), position=position)
 
 
-def _argument_names(query: exp.Expr) -> set[str]:
+def argument_names(query: exp.Expr) -> set[str]:
+    """Returns the names of the parts that a query has, such as expressions and group."""
     return {name for name, value in query.args.items() if value}
 
 
 def _condition(item: exp.Expr) -> exp.Expr | None:
-    """Returns the condition of count(*) FILTER (WHERE ..), None for anything else."""
+    """Returns the condition of count(*) FILTER (WHERE ..), None for other expressions."""
     if not isinstance(item, exp.Filter) or not isinstance(item.this, exp.Count):
         return None
     counted = item.this.this

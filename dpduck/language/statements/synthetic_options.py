@@ -67,7 +67,7 @@ class SyntheticOptions:
 
 
 def split_options(expressions: Sequence[exp.Expr]) -> tuple[SyntheticOptions, tuple[exp.Expr, ...]]:
-    """Reads the options that only a private table has. Returns them, and the other options without reading them."""
+    """Reads the options that only a private table has. Returns the result, and the other options unread."""
     given = read_given(expressions, (*SHARED_OPTIONS, *OWN_OPTIONS), " for a private table")
     default = SyntheticOptions()
     if "key" in given and not given.text("key"):

@@ -1,7 +1,6 @@
-"""sqlglot dialect of DuckDB's SQL with BigQuery's SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (..), and its tokens.
+"""Dialect of sqlglot: DuckDB's SQL with SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (..), and a cursor over tokens.
 
-A cursor over tokens reads the statements that only dpduck has. Each refusal has a position. The length and the depth of
-a text are checked before it is parsed, so that no parser gets more than it can bear.
+The length and depth of a text are checked before it is parsed, because a parser fails on a text that is too deep.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
@@ -23,13 +22,14 @@ from dpduck.language.text.words import position_in
 from dpduck.values.errors import Position, Refusal
 from dpduck.values.quoting import quote_text
 
+T = TypeVar("T")
 MISSPELT = "expected DIFFERENTIAL_PRIVACY after SELECT WITH"
 BOUNDS = "dpduck_bounds"  # in an aggregate's meta: its named arguments, such as contribution_bounds_per_row
 START = "dpduck_start"  # in a node's meta: the offset of its first token in the text
 
 
 class DifferentialPrivacy(exp.Expression):
-    """The privacy clause after SELECT. Its expressions are the options as written."""
+    """Privacy clause after SELECT. Its expressions are the options as written."""
 
     arg_types: ClassVar[dict[str, bool]] = {"expressions": False}
 
@@ -73,7 +73,7 @@ _AGGREGATES: dict[str, Callable[..., Any]] = {
 
 
 class PrivateParser(DuckDBParser):
-    """DuckDB's parser. The privacy clause stands where other dialects have hints, so that every consumer sees it."""
+    """Parser of DuckDB's SQL. It reads the privacy clause where other dialects have hints."""
 
     QUERY_MODIFIER_PARSERS: ClassVar[Any] = {
         token: _note_start(rule) for token, rule in DuckDBParser.QUERY_MODIFIER_PARSERS.items()
@@ -119,7 +119,7 @@ class PrivateParser(DuckDBParser):
 
 
 class PrivateDuckDB(DuckDB):
-    """DuckDB's SQL with the differential privacy clause."""
+    """Dialect of DuckDB's SQL with the differential privacy clause."""
 
     Parser = PrivateParser
 
@@ -149,11 +149,8 @@ def tokenize_statement(text: str) -> list[Token]:
     try:
         tokens = PrivateDuckDB().tokenize(text)
     except SqlglotError:
-        raise Refusal(
-            "a quote or a comment that never closes",
-            accepted="closed quotes and comments",
-            position=_open_quote_position(text),
-        ) from None
+        what, position = "a quote or a comment that never closes", _open_quote_position(text)
+        raise Refusal(what, accepted="closed quotes and comments", position=position) from None
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
         tokens.pop()
     if not tokens:
@@ -163,7 +160,7 @@ def tokenize_statement(text: str) -> list[Token]:
 
 
 def _is_invisible(character: str) -> bool:
-    """Tells whether a character is control, format, unassigned or blank, and no plain space, tab or line end."""
+    """Tells whether a character is invisible, and no plain space, tab or line end."""
     return unicodedata.category(character)[0] in "CZ" and character not in " \t\r\n"
 
 
@@ -188,7 +185,7 @@ def _check_each(text: str, tokens: list[Token]) -> None:
 
 
 def _token_problem(token: Token) -> tuple[str, str] | None:
-    """Returns the reason to refuse a token by itself and the accepted form, None for a good token."""
+    """Returns the reason to refuse a token and the accepted form, None for a good token."""
     if token.token_type == TokenType.SEMICOLON:
         return "two statements in one text", "one statement"
     if token.token_type not in _QUOTED and "`" in token.text:
@@ -208,7 +205,7 @@ MAX_DIGITS, MAX_EXPONENT_DIGITS = 40, 3
 
 
 def exact_number(text: str) -> Fraction:
-    """Parses a decimal literal to an exact rational. Its digits and exponent are bounded."""
+    """Parses a decimal literal to an exact rational. Refuses too many digits, which would take too long."""
     mantissa, _, exponent = text.lower().replace("_", "").partition("e")
     if len(mantissa) > MAX_DIGITS or len(exponent.lstrip("+-")) > MAX_EXPONENT_DIGITS:
         raise ValueError("too many digits")
@@ -273,6 +270,13 @@ class TokenReader:
     def expect_end(self) -> None:
         if self.current is not None:
             raise self.refuse_token("the end of the statement")
+
+    def comma_separated(self, read: Callable[[], T]) -> list[T]:
+        """Reads one or more items with commas between them."""
+        items = [read()]
+        while self.take(TokenType.COMMA):
+            items.append(read())
+        return items
 
     def name(self, what: str) -> str:
         token = self.current
@@ -345,7 +349,7 @@ class TokenReader:
         return self.number_text("a quoted text, a number, TRUE or FALSE")
 
     def rest(self) -> tuple[str, int]:
-        """Returns the text from here to the end, and its offset."""
+        """Takes the rest of the text. Returns it with its offset."""
         if self.current is None:
             raise self.refuse_token("a SELECT")
         start = self.current.start

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from dpduck.values.errors import Refusal
@@ -15,7 +16,7 @@ GROUPING_ID = "grouping_id"
 GROUPING_SET = "grouping_set"
 GROUPING_LEVEL = "grouping_level"
 TOTAL = "()"
-"""GROUPING_LEVEL lists a row's keys as text, in a private view over several grouping sets. TOTAL marks the total."""
+"""Text in the column GROUPING_LEVEL for the total. In other rows of a view, the column lists the row's keys."""
 
 KNOWN_FROM = "known_from"
 _RESERVED = re.compile(
@@ -47,7 +48,7 @@ class TableName:
 
 
 def require_plain_names(*names: str) -> None:
-    """Refuses names with a dot: units, links and grants name columns as texts with dots between the parts.
+    """Refuses names with a dot, because units, links and grants name columns as texts with dots between the parts.
 
     With dots, column "old.id" of orders and column "id" of "orders.old" would have one name. Rows of two people would
     be joined as rows of one person.
@@ -60,54 +61,21 @@ def require_plain_names(*names: str) -> None:
             )
 
 
-def answer_column(aggregate: int) -> str:
-    """Returns the name of the column with the noisy answers of an aggregate. Aggregates are counted from 0."""
-    return f"answer_{aggregate + 1}"
+def _numbered(word: str) -> Callable[[int], str]:
+    """Returns a function that names the column of an aggregate. Aggregates count from 0, their columns from 1."""
+    return lambda aggregate: f"{word}_{aggregate + 1}"
 
 
-def stderr_column(aggregate: int) -> str:
-    """Returns the name of the column with an aggregate's standard errors."""
-    return f"stderr_{aggregate + 1}"
-
-
-def margin_column(aggregate: int) -> str:
-    """Returns the name of the column with half an interval's width, computed for the confidence of each read."""
-    return f"margin_{aggregate + 1}"
-
-
-def lows_column(aggregate: int) -> str:
-    """Returns the name of the column with lower ends that depend on the answer: one for each interval of LEVELS."""
-    return f"lows_{aggregate + 1}"
-
-
-def highs_column(aggregate: int) -> str:
-    """Returns the name of the column with upper ends that depend on the answer: one for each interval of LEVELS."""
-    return f"highs_{aggregate + 1}"
-
-
-def low_column(aggregate: int) -> str:
-    """Returns the name of the column with the lower end of an interval, for the confidence of a read."""
-    return f"low_{aggregate + 1}"
-
-
-def high_column(aggregate: int) -> str:
-    """Returns the name of the column with the upper end of an interval, for the confidence of a read."""
-    return f"high_{aggregate + 1}"
-
-
-def raw_column(aggregate: int) -> str:
-    """Returns the name of the column with noisy counts before a summary's weights, or nonnegative, changed them."""
-    return f"raw_{aggregate + 1}"
-
-
-def variance_column(aggregate: int) -> str:
-    """Returns the name of a summary's column with the variance that each row adds to a sum."""
-    return f"variance_{aggregate + 1}"
-
-
-def chance_column(aggregate: int) -> str:
-    """Returns the name of a summary's column with the chance that a cell without rows would be as far from 0."""
-    return f"chance_{aggregate + 1}"
+answer_column = _numbered("answer")  # noisy answers
+stderr_column = _numbered("stderr")  # standard errors
+margin_column = _numbered("margin")  # half the width of an interval, for the confidence of a read
+low_column = _numbered("low")  # the lower end of an interval, for the confidence of a read
+high_column = _numbered("high")  # the upper end of an interval, for the confidence of a read
+lows_column = _numbered("lows")  # lower ends that depend on the answer, one for each interval of LEVELS
+highs_column = _numbered("highs")  # upper ends that depend on the answer, one for each interval of LEVELS
+raw_column = _numbered("raw")  # noisy counts before a summary's weights, or nonnegative, changed them
+variance_column = _numbered("variance")  # in a summary, the variance that each row adds to a sum
+chance_column = _numbered("chance")  # in a summary, the chance that a cell without rows would be as far from 0
 
 
 def in_sql(listed: str) -> str:
@@ -116,7 +84,7 @@ def in_sql(listed: str) -> str:
 
 
 def is_reserved(name: str) -> bool:
-    """Tells whether a key of this name would be mistaken for one of the columns above.
+    """Tells whether a key of this name would be mistaken for a column that dpduck adds to a released table.
 
     >>> is_reserved("Answer_1"), is_reserved("answer")
     (True, False)

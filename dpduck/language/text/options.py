@@ -21,11 +21,11 @@ SMALLEST, LARGEST_WHOLE = Fraction(1, 10**9), 10**9
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a statement. kind: the kind of its value. says: a line of documentation.
+    """Option of a statement. says: a line of documentation. least, most: bounds of numbers. A least of 0 is exclusive.
 
-    least, most: bounds of numbers. A least of 0 is exclusive. choices: the allowed words. The first one is the default.
+    choices: the allowed words. The first word is the default. quoted: whether a word must be a quoted text.
     accepted: text of a refusal in place of the bounds. what: name of the value in a refusal, "" for the option's name.
-    quoted: whether a word must be a quoted text. longest: the most characters of each text of kind 'words'.
+    longest: the most characters of each text of kind 'words'.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Option:
         return value
 
     def _words(self, node: exp.Expr) -> str:
-        """Reads a text for readers of a view. It is one part of a comment, and parts end with a semicolon."""
+        """Reads a text for readers of a view. It becomes part of a comment, in which a semicolon ends each part."""
         text = node.name if isinstance(node, exp.Literal) and node.is_string else ""
         if not 1 <= len(text) <= self.longest or not text.isprintable() or ";" in text:
             wanted = f"a quoted text of at most {self.longest} characters, without line breaks and semicolons"
@@ -119,31 +119,25 @@ class StatementOptions:
         return None if node is None else option.value(node)
 
     def number(self, name: str) -> Fraction | None:
-        """Returns a number, exactly."""
         value = self.value(name)
         return value if isinstance(value, Fraction) else None
 
     def whole(self, name: str) -> int | None:
-        """Returns a whole number."""
         value = self.value(name)
         return value if isinstance(value, int) else None
 
     def numbers(self, name: str) -> tuple[Fraction, ...]:
-        """Returns a list of numbers."""
         value = self.value(name)
         return tuple(number for number in value if isinstance(number, Fraction)) if isinstance(value, tuple) else ()
 
     def words(self, name: str) -> tuple[str, ...]:
-        """Returns a list of texts."""
         value = self.value(name)
         return tuple(word for word in value if isinstance(word, str)) if isinstance(value, tuple) else ()
 
     def flag(self, name: str) -> bool:
-        """Returns a flag, FALSE if it is absent."""
         return self.value(name) is True
 
     def text(self, name: str) -> str:
-        """Returns a text, empty if it is absent."""
         return str(self.value(name) or "")
 
     def choice(self, name: str) -> str:
@@ -156,8 +150,8 @@ def read_given(
 ) -> StatementOptions:
     """Reads the options of a statement. Refuses other expressions, repeated options and unknown options.
 
-    suffix: words in the refusal of an unknown option, such as " for a stream". older: the modern names of options, by
-    their older names.
+    suffix: words in the refusal of an unknown option, such as " for a stream".
+    older: the modern names of options, by their older names.
     """
     table = {option.name: option for option in options}
     nodes: dict[str, exp.Expr] = {}

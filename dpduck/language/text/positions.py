@@ -1,7 +1,4 @@
-"""Refusals of a statement: the position of a parsed node, and the word that may have been meant.
-
-Refuses a statement inside dp(..), unknown options, and older forms of other dialects (with the modern form).
-"""
+"""Refusals that point at a node of the statement, and refusals of deprecated forms of other dialects."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ def note_positions(root: exp.Expr, text: str) -> None:
 
 
 def position_of(node: exp.Expr) -> Position | None:
-    """Returns a node's position, else the earliest position inside it, else the position of the nearest outer node."""
+    """Returns the position of a node, else of its earliest part with a position, else of the nearest outer node."""
     own = _own(node)
     if own is not None and not isinstance(node, exp.Binary):
         return own
@@ -87,7 +84,7 @@ OPTIONS: Mapping[str, str] = {
 
 
 def refuse_deprecated(text: str, tokens: Sequence[Token]) -> None:
-    """Refuses ANON_ functions, CLAMPED BETWEEN and SELECT WITH ANONYMIZATION. Quoted names and texts are exempt."""
+    """Refuses ANON_ functions, CLAMPED BETWEEN and SELECT WITH ANONYMIZATION, but not inside quotes."""
     words = [token.text.upper() if token.token_type != TokenType.STRING else "" for token in tokens]
     for number, (token, word) in enumerate(zip(tokens, words, strict=True)):
         if token.token_type == TokenType.IDENTIFIER:

@@ -10,8 +10,7 @@ from sqlglot import exp
 from dpduck.language.text.positions import refusal
 from dpduck.values.errors import Refusal
 
-NEAREST = 0.6
-"""Least similarity (difflib's ratio, from 0 to 1) of a name that a refusal suggests."""
+NEAREST = 0.6  # least similarity (difflib's ratio, from 0 to 1) of a name that a refusal suggests
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
@@ -26,8 +25,7 @@ def nearest(name: str, names: Sequence[str]) -> str:
     return f"{first} (did you mean that?); all are {shown}" if first and first != name else shown
 
 
-MOST_OPTIONS = 24
-"""Most options that a refusal lists."""
+MOST_OPTIONS = 24  # most options that a refusal lists
 
 
 def unknown_option(
@@ -41,7 +39,7 @@ def unknown_option(
 
 
 def some_of(options: Sequence[str], total: int | None = None) -> str:
-    """Lists options for a refusal, the first ones of a long list. total: the number of all options."""
+    """Lists options for a refusal, the first 24 of a long list. total: the number of all options."""
     listed = list(options)
     if len(listed) > MOST_OPTIONS:
         listed = [*listed[:MOST_OPTIONS], f".. (docs/sql.md has all {len(listed) if total is None else total})"]

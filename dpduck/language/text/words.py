@@ -1,6 +1,6 @@
-"""Positions of words in a text that no parser has read, and suggestions for misspelt names.
+"""Positions of words in a text without a parser, and suggestions for misspelt names.
 
-A server's process parses no statement of dpduck, and needs these without the parser.
+A server's process parses no statement of dpduck, so it uses this module alone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def meant(name: str, names: Sequence[str]) -> str:
 
 
 def meant_or(name: str, names: Sequence[str], otherwise: str) -> str:
-    """Returns the accepted forms in place of a name: the known name that may have been meant, if any, and `otherwise`.
+    """Returns the accepted forms in place of a name: the nearest known name, if one is near, and `otherwise`.
 
     >>> meant_or("cubee", ["cube"], "a name of dp_releases()")
     'cube (did you mean that?), or a name of dp_releases()'

@@ -14,7 +14,7 @@ _TAKES_STATEMENTS = ("dp", "dp_explain", "dp_errors")
 
 
 def refuse_wrapped(reader: TokenReader) -> None:
-    """Refuses FROM dp(..) and FROM dp_budget() as a statement, with the form to write. Otherwise reads nothing."""
+    """Refuses FROM dp(..) and FROM dp_budget() as a statement, and names the form to write."""
     tokens = reader.tokens
     for index, (token, following) in enumerate(pairwise(tokens)):
         if token.text.upper() == "DIFFERENTIAL_PRIVACY":

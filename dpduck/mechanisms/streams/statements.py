@@ -45,11 +45,11 @@ from dpduck.mechanisms.streams.stream_plan import StreamPlan, plan_from_facts
 from dpduck.store.catalog import Catalog
 from dpduck.store.cursors import Caller
 from dpduck.store.named import PrivateNames
+from dpduck.store.prepared_files import PreparedFiles
 from dpduck.store.releases import StoredRelease
 from dpduck.store.sandbox import Sandbox
 from dpduck.store.tables import Value, rows_sql
 from dpduck.store.terms import brought_up
-from dpduck.store.twin_files import TwinFiles
 from dpduck.values.column_notes import ANSWER, STDERR
 from dpduck.values.errors import BudgetRefusal, InternalError, PermissionRefusal, Refusal, StoreError
 from dpduck.values.sqltypes import sql_type
@@ -88,7 +88,7 @@ def scope_of(stream: StreamRequest) -> str:
 class Streams:
     """Streams of a database."""
 
-    def __init__(self, parts: DatabaseParts, store: StreamStore, files: TwinFiles) -> None:
+    def __init__(self, parts: DatabaseParts, store: StreamStore, files: PreparedFiles) -> None:
         self.parts, self.store, self.files = parts, store, files
         self.names = PrivateNames[StreamRecord](
             store.named, lambda stream: STREAM, self._remove, "dp_streams()", waits=lambda: parts.steps(WAITING)

@@ -21,8 +21,8 @@ from dpduck.kernel.rows import reader
 from dpduck.mechanisms.certificate import versions_text
 from dpduck.store.cursors import OpenCursor, transaction
 from dpduck.store.named import OWNER_NAME
+from dpduck.store.prepared_files import PreparedFiles
 from dpduck.store.releases import STREAM, ReleaseStore, StoredRelease
-from dpduck.store.twin_files import TwinFiles
 from dpduck.values.errors import StoreError
 from dpduck.values.privacy import Charge
 from dpduck.values.quoting import quote_identifier, quote_text, written_values
@@ -161,7 +161,7 @@ def version_text(named: StreamRecord, closed: int, version: int, seal: str) -> s
 
 @contextmanager
 def open_state(
-    files: TwinFiles, named: StreamRecord, shape: StreamShape, key: bytes, last: LedgerVersion
+    files: PreparedFiles, named: StreamRecord, shape: StreamShape, key: bytes, last: LedgerVersion
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, StreamState]]:
     """Yields a cursor with a stream's file attached, and the stream's state. Raises StoreError if the file is lost."""
     path, place = files.stream_path(named.nonce), quote_identifier(f"dpduck_stream_{named.nonce}")

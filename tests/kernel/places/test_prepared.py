@@ -13,11 +13,11 @@ import pytest
 import dpduck
 from dpduck.kernel.counting.exact import count_exactly, job_sql
 from dpduck.kernel.counting.jobs import CountingJob
-from dpduck.kernel.places import twin_writer
+from dpduck.kernel.places import prepared_writer
 from dpduck.kernel.places.labels import Ask, evaluate_on_labels
 from dpduck.kernel.places.prepared import PreparedTable, over_prepared
+from dpduck.kernel.places.prepared_writer import Layout, false_facts_sql, write_prepared
 from dpduck.kernel.places.rows import LIVE, LiveRows
-from dpduck.kernel.places.twin_writer import Layout, false_facts_sql, write_twin
 from dpduck.kernel.queries.key_counts import count_keys
 from dpduck.kernel.queries.keys import read_groups
 from dpduck.kernel.rows.bounding import BoundingFacts, bound_rows_sql
@@ -88,7 +88,7 @@ def prepared(
         layout, steps = layout_of(connection, name), list[str]()
         twin = f'"memory"."main"."{name}_twin"'
         with connection.cursor() as cursor, other.cursor() as second:
-            write_twin(cursor, second, layout, twin, KEY, steps.append)
+            write_prepared(cursor, second, layout, twin, KEY, steps.append)
         assert steps[0] == "reading rows"
         own = layout.unit != "dpduck_person"
         twins[f'"memory"."main"."{name}"'] = PreparedTable(
@@ -218,13 +218,13 @@ def test_what_is_said_of_units_is_counted_again(damage: str) -> None:
 
 def test_a_twin_that_says_too_little_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """A defect of the writer is an error before any statement could count over its rows."""
-    right = twin_writer._rank_again
+    right = prepared_writer._rank_again
 
     def careless(second: duckdb.DuckDBPyConnection, layout: Layout, twin_sql: str) -> None:
         right(second, layout, twin_sql)
         second.execute(f"UPDATE {twin_sql} SET dpduck_rows_of_unit = 1 WHERE dpduck_unit IS NOT NULL")
 
-    monkeypatch.setattr(twin_writer, "_rank_again", careless)
+    monkeypatch.setattr(prepared_writer, "_rank_again", careless)
     with open_stays() as connection, pytest.raises(InternalError, match="does not say of its units what it holds"):
         prepared(connection)
 

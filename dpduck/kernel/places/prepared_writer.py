@@ -1,10 +1,10 @@
 """Writer of prepared tables, which also hold values that every statement would otherwise compute anew.
 
-`write_twin` copies a private table to its twin, the prepared copy, with four columns about the unit of each row: the
-unit as a number, the number of its rows, the number of those outside of some domain, and the row's place in the keyed
-order in which a unit's rows are kept. One column for each DOMAIN holds codes, NULL outside of the domain. A twin is
-sorted by unit: units inside of every domain first, then by number of rows. Different rows of a unit that tie in the
-keyed order, as 0 and -0, have one place. Their unit counts as one with rows outside, so its rows are ranked.
+`write_prepared` copies a private table and adds four columns about the unit of each row: the unit as a number, the
+number of its rows, the number of those outside of some domain, and the row's place in the keyed order in which a unit's
+rows are kept. One column for each DOMAIN holds codes, NULL outside of the domain. A prepared table is sorted by unit:
+units inside of every domain first, then by number of rows. Different rows of a unit that tie in the keyed order, as 0
+and -0, have one place. Their unit counts as one with rows outside, so its rows are ranked.
 """
 
 from __future__ import annotations
@@ -40,11 +40,13 @@ BATCH = 6_144
 
 @dataclass(frozen=True)
 class Layout:
-    """Layout of a twin. from_sql: FROM of the private table as "r0", with a LEFT JOIN for each reference to its unit.
+    """Layout of a prepared table.
+
+    from_sql: FROM of the private table as "r0", with a LEFT JOIN for each reference to its unit.
 
     columns: names and types. content: SQL of the columns that the keyed order hashes. held: the unit of a row of
-    from_sql, None for PRIVACY UNIT ROW. unit: the unit's column in the twin. domains: by column. links: columns that
-    hold a unit or a reference. cuts: columns with a CLAMP.
+    from_sql, None for PRIVACY UNIT ROW. unit: the unit's column in the prepared table. domains: by column. links:
+    columns that hold a unit or a reference. cuts: columns with a CLAMP.
     """
 
     from_sql: str
@@ -64,7 +66,7 @@ def sent_sql(value: str, type_name: str) -> str:
 
 
 CODE = "dpduck_code_{}"
-"""The column of a twin with the codes of its table's n-th domain."""
+"""The column of a prepared table with the codes of its n-th domain."""
 
 
 def code_name(number: int) -> str:
@@ -82,34 +84,34 @@ def quote_column(name: str | None) -> str:
     return "" if name is None else quote_identifier(name)
 
 
-def write_twin(
+def write_prepared(
     cursor: duckdb.DuckDBPyConnection,
     second: duckdb.DuckDBPyConnection,
     layout: Layout,
-    twin_sql: str,
+    table_sql: str,
     bounding_key: bytes,
     steps: Steps,
 ) -> None:
-    """Writes the twin. Errors have fixed texts. cursor: reads the rows. steps: called before each step."""
+    """Writes the prepared table. Errors have fixed texts. cursor: reads the rows. steps: called before each step."""
     steps("reading rows")
     keyed = {KEY: key_integer(bounding_key)} if layout.held is not None else {}
     batches = reader.record_batches(cursor, _sent_rows(layout), keyed, BATCH)
     parameters: dict[str, object] = {}
     coded = _rows_with_codes(layout, parameters)
     if layout.held is None:
-        reader.pour_rows(second, f"CREATE TABLE {twin_sql} AS {coded}", parameters, _POURED, batches)
+        reader.pour_rows(second, f"CREATE TABLE {table_sql} AS {coded}", parameters, _POURED, batches)
         return
     reader.pour_rows(second, f"CREATE TEMP TABLE dpduck_rows AS {coded}", parameters, _POURED, batches)
     steps("numbering units")
     reader.run(second, f"CREATE TEMP TABLE dpduck_units AS {_units(layout)}")
     steps("sorting rows")
     labels: dict[str, object] = {}
-    reader.run(second, f"CREATE TABLE {twin_sql} AS {_sort_rows(layout, labels)}", labels)
+    reader.run(second, f"CREATE TABLE {table_sql} AS {_sort_rows(layout, labels)}", labels)
     steps("counting again")
     reader.run(second, "DROP TABLE dpduck_rows")
     reader.run(second, "DROP TABLE dpduck_units")
-    _rank_again(second, layout, twin_sql)
-    ((miscounted,),) = reader.columns(second, false_facts_sql(twin_sql), {})
+    _rank_again(second, layout, table_sql)
+    ((miscounted,),) = reader.columns(second, false_facts_sql(table_sql), {})
     if int(miscounted):
         raise InternalError("a prepared table does not say of its units what it holds")
 
@@ -234,23 +236,23 @@ def _cut_columns(layout: Layout) -> Iterator[str]:
             yield f'{steps_sql(cut, column)} AS "{STEPS.format(number)}"'
 
 
-def _rank_again(second: duckdb.DuckDBPyConnection, layout: Layout, twin_sql: str) -> None:
+def _rank_again(second: duckdb.DuckDBPyConnection, layout: Layout, table_sql: str) -> None:
     """Marks units with different rows of one hash as open, since columns of a statement decide which one is kept."""
-    tied = f"SELECT DISTINCT {NUMBER} AS dpduck_n, {TIED} AS dpduck_r FROM {twin_sql} WHERE {TIED} IS NOT NULL"
+    tied = f"SELECT DISTINCT {NUMBER} AS dpduck_n, {TIED} AS dpduck_r FROM {table_sql} WHERE {TIED} IS NOT NULL"
     alike = [_alike(name, type_name) for name, type_name in _columns_and_unit(layout)]
     reader.run(
         second,
-        f"CREATE TEMP TABLE dpduck_unlike AS SELECT dpduck_n FROM {twin_sql} JOIN ({tied}) "
+        f"CREATE TEMP TABLE dpduck_unlike AS SELECT dpduck_n FROM {table_sql} JOIN ({tied}) "
         f"ON {NUMBER} = dpduck_n AND ifnull({TIED}, {PLACE}) = dpduck_r "
         f"GROUP BY dpduck_n, dpduck_r HAVING NOT ({' AND '.join(alike)})",
     )
     reader.run(
         second,
-        f"UPDATE {twin_sql} SET {OPEN_ROWS} = greatest({OPEN_ROWS}, 1), {PLACE} = ifnull({TIED}, {PLACE}) "
+        f"UPDATE {table_sql} SET {OPEN_ROWS} = greatest({OPEN_ROWS}, 1), {PLACE} = ifnull({TIED}, {PLACE}) "
         f"WHERE {NUMBER} IN (FROM dpduck_unlike)",
     )
     reader.run(second, "DROP TABLE dpduck_unlike")
-    reader.run(second, f"ALTER TABLE {twin_sql} DROP COLUMN {TIED}")
+    reader.run(second, f"ALTER TABLE {table_sql} DROP COLUMN {TIED}")
 
 
 def _alike(name: str, type_name: str) -> str:
@@ -261,7 +263,7 @@ def _alike(name: str, type_name: str) -> str:
     return f"count({name}) IN (0, count(*)) AND min({name}) IS NOT DISTINCT FROM max({name})"
 
 
-def false_facts_sql(twin_sql: str) -> str:
+def false_facts_sql(table_sql: str) -> str:
     """Writes a count of the rows with a false fact about their unit, or with a wrong place. It must be 0.
 
     All rows of a unit state the same facts. The n-th row in the order of places states at least n rows. Unless the unit
@@ -271,7 +273,7 @@ def false_facts_sql(twin_sql: str) -> str:
     same = " AND ".join(f"{term} = lag({term}, 1, {term}) OVER {window}" for term in (ROWS_OF_UNIT, OPEN_ROWS))
     stored = ", ".join((NUMBER, PLACE, ROWS_OF_UNIT, OPEN_ROWS))
     selected = f"{rank_sql([NUMBER], [PLACE])} AS dpduck_n, {same} AS dpduck_same, {stored}"
-    rows = f"SELECT {selected} FROM {twin_sql} WHERE coalesce({NUMBER}, {ROWS_OF_UNIT}, {OPEN_ROWS}) IS NOT NULL"
+    rows = f"SELECT {selected} FROM {table_sql} WHERE coalesce({NUMBER}, {ROWS_OF_UNIT}, {OPEN_ROWS}) IS NOT NULL"
     enough = " AND ".join(
         f"ifnull({term}, FALSE)"
         for term in (
@@ -284,6 +286,6 @@ def false_facts_sql(twin_sql: str) -> str:
 
 
 def _columns_and_unit(layout: Layout) -> list[tuple[str, str]]:
-    """Returns the columns in SQL with their types, and PERSON if the twin has the unit in a column of its own."""
+    """Returns the columns in SQL with their types, and PERSON if a column of the prepared table has the unit alone."""
     person = [(PERSON, layout.unit_type)] if quote_column(layout.unit) == PERSON else []
     return [*((quote_column(name), type_name) for name, type_name in layout.columns), *person]

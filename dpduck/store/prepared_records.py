@@ -1,7 +1,7 @@
 """Records of prepared tables in the store.
 
-A record is written before its twin is begun, and again when the twin is complete. If a process ends in between, the
-unfinished twin is deleted when the store is opened next.
+A record is written before its table is begun, and again when the table is complete. If a process ends in between, the
+unfinished table is deleted when the store is opened next.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ WRITING, LEFT = "writing", "left"
 
 
 @dataclass(frozen=True)
-class TwinRecord:
-    """Record of a prepared table. layout: digest of everything that its twin depends on. moment: token of the
-    transaction that read the rows, equal for twins of the same moment.
+class PreparedRecord:
+    """Record of a prepared table. layout: digest of everything that it depends on. moment: token of the
+    transaction that read the rows, equal for tables of the same moment.
 
     revisions: those of its policy, then of the policies along its references. columns: names and types of the columns
     of these tables. keys: columns that are each a key. unit_type: DuckDB's type of the unit. size, digest: of the file.
-    cuts: columns that the twin also has in clamped form. keys_together: keys of one or more columns, which earlier
+    cuts: columns that the table also has in clamped form. keys_together: keys of one or more columns, which earlier
     versions did not record.
     """
 
@@ -54,38 +54,38 @@ class Records:
         self._open_cursor = open_cursor
         self._table = f"{quote_identifier(store)}.dpduck.prepared"
 
-    def opened(self) -> tuple[dict[str, TwinRecord], list[str]]:
-        """Returns the prepared tables by name, and the nonces of twins that are unfinished or still to be deleted."""
+    def opened(self) -> tuple[dict[str, PreparedRecord], list[str]]:
+        """Returns the prepared tables by name, and the nonces of tables that are unfinished or still to be deleted."""
         with self._open_cursor() as cursor:
             rows = cursor.execute(f"SELECT table_name, nonce, state, facts, prepared_at FROM {self._table}").fetchall()
         ready = {
-            table: read_record(TwinRecord, [table, nonce, str(at), *json.loads(facts)])
+            table: read_record(PreparedRecord, [table, nonce, str(at), *json.loads(facts)])
             for table, nonce, state, facts, at in rows
             if state == READY
         }
         return ready, [nonce for _, nonce, state, _, _ in rows if state != READY]
 
     def begin(self, table: str, nonce: str) -> None:
-        """Records that a twin is going to be written."""
+        """Records that a prepared table is going to be written."""
         with self._open_cursor() as cursor:
             cursor.execute(f"INSERT INTO {self._table} VALUES (?, ?, ?, '{{}}', NULL)", [table, nonce, WRITING])
 
-    def put(self, written: Sequence[TwinRecord]) -> None:
-        """Records in one transaction that twins are complete and in use, and earlier twins of their tables are not."""
+    def put(self, written: Sequence[PreparedRecord]) -> None:
+        """Records in one transaction that prepared tables are complete and in use, and their predecessors are not."""
         with transaction(self._open_cursor) as cursor:
-            for twin in written:
-                table, nonce, at, *facts = as_array(twin)
+            for record in written:
+                table, nonce, at, *facts = as_array(record)
                 row = [table, nonce, READY, json.dumps(facts, default=as_array), at]
                 cursor.execute(f"DELETE FROM {self._table} WHERE nonce = ?", [nonce])
                 cursor.execute(f"UPDATE {self._table} SET state = ? WHERE table_name = ?", [LEFT, table])
                 cursor.execute(f"INSERT INTO {self._table} VALUES (?, ?, ?, ?, ?)", row)
 
     def leave(self, nonce: str) -> None:
-        """Records that a twin is to be deleted."""
+        """Records that a prepared table is to be deleted."""
         with self._open_cursor() as cursor:
             cursor.execute(f"UPDATE {self._table} SET state = ? WHERE nonce = ?", [LEFT, nonce])
 
     def delete(self, nonce: str) -> None:
-        """Deletes the record of a deleted twin."""
+        """Deletes the record of a deleted prepared table."""
         with self._open_cursor() as cursor:
             cursor.execute(f"DELETE FROM {self._table} WHERE nonce = ?", [nonce])

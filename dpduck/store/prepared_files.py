@@ -1,8 +1,8 @@
-"""Files of prepared tables, which hold copies of private rows (twins).
+"""Files of prepared tables, which hold copies of private rows.
 
-A twin is a file beside the store that only its owner can read (0600). It is attached read-only to a DuckDB instance of
-its own, which runs no SQL of an owner or analyst. Its header identifies the table, epoch and layout, with a MAC under a
-key of the ledger. A file with another header is refused.
+A prepared table is a file beside the store that only its owner can read (0600). It is attached read-only to a DuckDB
+instance of its own, which runs no SQL of an owner or analyst. Its header identifies the table, epoch and
+layout, with a MAC under a key of the ledger. A file with another header is refused.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pathlib import Path
 
 import duckdb
 
-from dpduck.kernel.places.twin_writer import sent_sql
+from dpduck.kernel.places.prepared_writer import sent_sql
 from dpduck.kernel.rows import reader
 from dpduck.kernel.rows.plans import keep_plans_plain
 from dpduck.kernel.worker.program import BATCH_TEXTS
 from dpduck.language.rows.facts import CatalogColumn
 from dpduck.language.text.names import TableName
 from dpduck.store.attached import Still, look_up_fact
-from dpduck.store.twin_records import TwinRecord
+from dpduck.store.prepared_records import PreparedRecord
 from dpduck.values.errors import InternalError, Refusal, StoreError
 from dpduck.values.quoting import quote_identifier, quote_text
 from dpduck.values.sqltypes import sql_type
@@ -40,15 +40,18 @@ MOST_COPIES = 16
 
 _SETTINGS = ("memory_limit", "threads", "temp_directory", "TimeZone")
 _LEAST_SHARE, _LEAST = 4, 256 << 20
-"""A new twin may use 1 / _LEAST_SHARE of the memory limit, or _LEAST bytes if more, even if the database uses all."""
+"""A new table may use 1 / _LEAST_SHARE of the memory limit, or _LEAST bytes if more, even if the database uses all."""
 
 _UNITS = {"bytes": 0, "KiB": 1, "MiB": 2, "GiB": 3, "TiB": 4, "PiB": 5}
 _COPIES = "dpduck_public"
 Shapes = Sequence[tuple[TableName, tuple[CatalogColumn, ...], bool]]
 
 
-class TwinFiles:
-    """Files of the twins of one store. store: its file, None for twins in memory. key: returns the key of the MACs."""
+class PreparedFiles:
+    """Files of the prepared tables of one store.
+
+    store: its file, None for tables in memory. key: returns the key of the MACs.
+    """
 
     def __init__(
         self, open_cursor: Callable[[], duckdb.DuckDBPyConnection], store: Path | None, key: Callable[[], bytes]
@@ -61,7 +64,7 @@ class TwinFiles:
         self._doubted: set[str] = set()
 
     def path(self, nonce: str) -> Path | None:
-        """Returns the path of a twin's file, None in memory."""
+        """Returns the path of a prepared table's file, None in memory."""
         if self._store is None:
             return None
         return self._store.with_name(f"{self._store.stem.removesuffix('_private')}_prepared_{nonce}.duckdb")
@@ -100,7 +103,7 @@ class TwinFiles:
 
     @contextmanager
     def _within_limit(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
-        """Limits the twins' instance to the memory that the database leaves free, while a twin is written.
+        """Limits this DuckDB instance to the memory that the database leaves free, while a table is written.
 
         The database keeps the blocks that it reads, up to its limit. Rows without room in memory go to temp_directory.
         """
@@ -123,12 +126,12 @@ class TwinFiles:
         return folder / f"{nonce}.duckdb"
 
     def size(self, nonce: str) -> int:
-        """Returns the size of a twin's file in bytes, 0 in memory."""
+        """Returns the size of a prepared table's file in bytes, 0 in memory."""
         path = self.path(nonce)
         return 0 if path is None else path.stat().st_size
 
     def digest(self, nonce: str) -> str:
-        """Returns a digest of a twin's file, "" in memory."""
+        """Returns a digest of a prepared table's file, "" in memory."""
         path = self.path(nonce)
         if path is None:
             return ""
@@ -136,36 +139,36 @@ class TwinFiles:
             return hashlib.file_digest(file, "blake2b").hexdigest()
 
     def doubt(self, nonces: Sequence[str]) -> None:
-        """Marks twins, because a count over them failed. The next use checks their whole content first."""
+        """Marks prepared tables, because a count over them failed. The next use checks their whole content first."""
         with self._lock:
             self._doubted.update(nonces)
 
-    def table(self, twin: TwinRecord) -> str:
-        """Attaches a twin and returns its name. Raises StoreError if its file is missing, or not the one written."""
-        nonce, layout, size = twin.nonce, twin.layout, twin.size
+    def table(self, record: PreparedRecord) -> str:
+        """Attaches a prepared table and returns its name. Raises StoreError if its file is missing or was exchanged."""
+        nonce, layout, size = record.nonce, record.layout, record.size
         with self._lock:
             path, catalog = self.path(nonce), _catalog(nonce)
             if nonce in self._doubted and path is not None:
-                if not path.is_file() or self.digest(nonce) != twin.digest:
-                    raise _refusal(twin, "is damaged")
+                if not path.is_file() or self.digest(nonce) != record.digest:
+                    raise _refusal(record, "is damaged")
                 self._doubted.discard(nonce)
             if nonce not in self._attached:
                 if path is None or not path.is_file() or path.stat().st_size != size:
-                    raise _refusal(twin, "is not there, or is not whole")
+                    raise _refusal(record, "is not there, or is not whole")
                 try:
                     with self.cursor() as cursor:
                         cursor.execute(f"ATTACH {quote_text(str(path))} AS {catalog} (READ_ONLY)")
                         rows = cursor.execute(f"FROM {catalog}.main.header").fetchall()
                         if rows != [(nonce, layout, self._mac(nonce, layout))]:
                             cursor.execute(f"DETACH {catalog}")
-                            raise _refusal(twin, "is that of another table, epoch or store")
+                            raise _refusal(record, "is that of another table, epoch or store")
                 except duckdb.Error:
-                    raise _refusal(twin, "cannot be read") from None
+                    raise _refusal(record, "cannot be read") from None
                 self._attached[nonce] = catalog
             return f"{catalog}.{TABLE}"
 
     def remove(self, nonce: str) -> None:
-        """Deletes a twin, if it exists."""
+        """Deletes a prepared table, if it exists."""
         path = self.path(nonce)
         with self._lock:
             if self._attached.pop(nonce, None) is not None:
@@ -179,12 +182,12 @@ class TwinFiles:
     def reading(
         self,
         cursor: duckdb.DuckDBPyConnection,
-        twins: Sequence[str],
+        tables: Sequence[str],
         public: Sequence[tuple[TableName, str]],
         shapes: Shapes,
         still: Callable[[duckdb.DuckDBPyConnection], Still | None] = lambda cursor: None,
     ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Mapping[str, str]]]:
-        """Yields a cursor that reads these twins and copies of public tables, and the name of each copy.
+        """Yields a cursor that reads these tables and copies of public tables, and the name of each copy.
 
         public: tables with digests, as `cursor` sees them. still: returns the databases that cannot change.
         """
@@ -197,7 +200,7 @@ class TwinFiles:
                 }
                 self._evict(set(names.values()))
                 reader.begin(second)
-                _hold(second, (*twins, *names.values()))
+                _hold(second, (*tables, *names.values()))
             yield second, names
 
     def _copy(
@@ -243,14 +246,14 @@ class TwinFiles:
                     second.execute(f"DROP TABLE {name}")
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """Returns a cursor of the twins' instance, which runs no SQL of a client."""
+        """Returns a cursor of this DuckDB instance, which runs no SQL of a client."""
         with self._lock:
             if self._instance is None:
                 self._instance = self._open_instance()
             return self._instance.cursor()
 
     def _open_instance(self) -> duckdb.DuckDBPyConnection:
-        """Opens the twins' instance, with the limits of the database."""
+        """Opens the DuckDB instance of prepared tables, with the limits of the database."""
         config: dict[str, str | bool | int | float | list[str]] = {
             "python_enable_replacements": "false",
             "autoinstall_known_extensions": "false",
@@ -307,8 +310,8 @@ def _catalog(nonce: str) -> str:
     return quote_identifier(f"dpduck_{nonce}")
 
 
-def _refusal(twin: TwinRecord, why: str) -> StoreError:
+def _refusal(record: PreparedRecord, why: str) -> StoreError:
     return StoreError(
-        f"the file of the prepared table {twin.table} {why}; "
-        f"accepted: ALTER PRIVACY POLICY ON {twin.table} PREPARE, which reads the table anew"
+        f"the file of the prepared table {record.table} {why}; "
+        f"accepted: ALTER PRIVACY POLICY ON {record.table} PREPARE, which reads the table anew"
     )
