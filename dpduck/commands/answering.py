@@ -37,7 +37,13 @@ BUDGET = (
     "policy",
     "period",
 )
-LEDGER = ("id", moment("charged_at"), "principal", "epsilon", "rho", "delta", SHORT_STATEMENT)
+LEDGER = (
+    "id",
+    moment("charged_at"),
+    "principal",
+    "replace(price, ' of your budget', '') AS of_your_budget",
+    SHORT_STATEMENT,
+)
 RELEASES = ("name", "kind", "rows", "epsilon", "rho", "delta", moment("released_at"), SHORT_STATEMENT)
 """Columns of boxes, which have no room for more. With --format csv all columns are printed."""
 

@@ -44,6 +44,7 @@ from dpduck.mechanisms.known.reuse import forecast_reuse, nothing_sql, reuse_dig
 from dpduck.mechanisms.known.statements import LONGEST_KEPT, MOST_LABELS, KnownStatements
 from dpduck.mechanisms.mechanism import Tools
 from dpduck.mechanisms.parts import DatabaseParts
+from dpduck.mechanisms.prices import price_of_view
 from dpduck.mechanisms.published_facts import errors_of, notes_of, nothing_shown, scope_of
 from dpduck.mechanisms.registry import check_sql, mechanism_of, own_options
 from dpduck.mechanisms.release import Releaser
@@ -430,6 +431,7 @@ class Database:
         scoped = replace(
             release,
             scope="; ".join(filter(None, (scope_of(analysis.request), errors))),
+            price=price_of_view(release, analysis.request, self.ledger.budget(analysis.request.rows.unit_key)),
             notes=notes_of(analysis, release),
             caption=analysis.caption.text,
         )

@@ -29,4 +29,5 @@ class Listings:
 
     def ledger_entries(self, caller: Caller) -> str:
         """Returns SQL that lists all charges for the owner, and for anybody else their own charges."""
-        return tables.entries(self.ledger.entries(None if caller.owner else caller.name))
+        listed = self.ledger.entries(None if caller.owner else caller.name)
+        return tables.entries(listed, self.ledger.budgets(), caller.share)

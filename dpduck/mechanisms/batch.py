@@ -12,7 +12,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
 from dpduck.kernel.door import compute_charge
-from dpduck.kernel.ledger.budgets import PeriodSums, for_person
+from dpduck.kernel.ledger.budgets import PeriodSums, for_person, share_of
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.price import Ask
 from dpduck.language.select.request import SelectRequest
@@ -23,6 +23,7 @@ from dpduck.store.cursors import Caller
 from dpduck.store.releases import ReleaseStore
 from dpduck.store.tables import Value, rows_sql
 from dpduck.values.errors import Refusal
+from dpduck.values.per_cent import describe_amount, describe_price, is_in_epsilon
 from dpduck.values.periods import Periods, word_of
 from dpduck.values.privacy import NOTHING, ZERO, Budget, Charge, add_charges
 
@@ -32,6 +33,7 @@ COLUMNS = (
     ("number", "INTEGER"), ("statement", "VARCHAR"), ("table_name", "VARCHAR"), ("epsilon", "DOUBLE"),
     ("rho", "DOUBLE"), ("delta", "DOUBLE"), ("worst_stderr", "DOUBLE"), ("cells", "BIGINT"), ("measure", "VARCHAR"),
     ("remaining", "DOUBLE"), ("fits", "BOOLEAN"), ("note", "VARCHAR"), ("remaining_percent", "DOUBLE"),
+    ("price", "VARCHAR"),
 )  # fmt: skip
 
 
@@ -131,7 +133,7 @@ def _price_steps(steps: Sequence[BatchStep], ledger: Ledger, caller: Caller) -> 
         rows.append([
             number, short[:MOST_SHOWN] + (" .." if len(short) > MOST_SHOWN else ""), table, cost.epsilon, cost.rho,
             cost.delta, step.chosen.stderr, step.chosen.cells, measure, max(left, ZERO), fits, note,
-            _per_cent(left, whole),
+            _per_cent(left, whole), None if free else _price(price, unit, run, ledger, caller),
         ])  # fmt: skip
     for unit, (granted, asked) in together.items():
         measure, left, whole = _left(unit, granted, None, ledger, caller)
@@ -139,9 +141,29 @@ def _price_steps(steps: Sequence[BatchStep], ledger: Ledger, caller: Caller) -> 
         note = "nothing was charged" if fits else "not all of it fits: what does not is refused, and costs nothing"
         rows.append([
             None, "in all", unit, total.epsilon, total.rho, total.delta, None, None, measure, max(left, ZERO), fits,
-            note, _per_cent(left, whole),
+            note, _per_cent(left, whole), _price_of_all(asked, total, unit, ledger, caller),
         ])  # fmt: skip
     return rows
+
+
+def _price(charge: Charge, unit: str, run: Periods | None, ledger: Ledger, caller: Caller) -> str:
+    """Returns a price in words, as a part of the caller's budget."""
+    budget = share_of(ledger.budget(unit), Fraction(1) if caller.share is None else caller.share)
+    person = None if run is None or run.every else for_person(charge, run.count)
+    return describe_price(charge, budget, unit, person)
+
+
+def _price_of_all(asked: Planned, total: Charge, unit: str, ledger: Ledger, caller: Caller) -> str | None:
+    """Returns the price of several statements in words, None if all are free.
+
+    Statements about different periods are charged to different budgets, so their sum is no part of one budget.
+    """
+    if not asked:
+        return None
+    runs = {run for run, _ in asked}
+    if len(runs) > 1 or (len(asked) > 1 and runs != {None}):
+        return describe_amount(total, in_epsilon=is_in_epsilon(total, ledger.budget(unit)))
+    return _price(total, unit, next(iter(runs)), ledger, caller)
 
 
 def _left(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, caller: Caller) -> Remainder:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 from dpduck.kernel.door import Bill
 from dpduck.kernel.ledger.budgets import for_person, format_amount, share_of
 from dpduck.kernel.ledger.entries import LedgerEntry
 from dpduck.kernel.ledger.ledger import Ledger
-from dpduck.language.select.request import SelectRequest
+from dpduck.language.select.request import Price, SelectRequest
+from dpduck.store.releases import StoredRelease
 from dpduck.store.tables import SMALLEST_RHO
 from dpduck.values.accounting import epsilon_of, rho_of, rho_of_pure
 from dpduck.values.errors import BudgetRefusal
-from dpduck.values.periods import word_of
+from dpduck.values.per_cent import describe_amount, describe_price, in_per_cent, measured, parts_of_budget
 from dpduck.values.privacy import ZERO, Budget, Charge
+
+SAME_ERROR = 0.05
+"""Relative difference of errors up to which they count as the same."""
 
 FAR_CHEAPER = 2
 """Factor from which a lower price is worth a word."""
@@ -23,49 +28,69 @@ SAFE = 1 - Fraction(1, 10**9)
 """Factor that lowers the remaining budget in a message, so that a statement may ask for the shown amount."""
 
 
-def in_per_cent(part: Fraction, *, up: bool = True) -> str:
-    """Writes a fraction in per cent with two digits. Prices are rounded up, amounts that are left down (up=False).
-
-    >>> in_per_cent(Fraction(1, 30)), in_per_cent(Fraction(1, 30), up=False), in_per_cent(Fraction(3, 2))
-    ('3.4 %', '3.3 %', '150 %')
-    """
-    context = Context(prec=2, rounding=ROUND_CEILING if up else ROUND_FLOOR)
-    return f"{float(context.divide(Decimal(100 * part.numerator), Decimal(part.denominator))):.15g} %"
+Times = Callable[[SelectRequest], float | None]
+"""Returns a request's errors as a multiple of those of an explained request. None if public facts do not tell them."""
 
 
-def price_in_words(request: SelectRequest, charge: Charge, budget: Budget | None, share: Fraction | None) -> str:
-    """Describes a statement's price as a part of a budget. If another form is far cheaper, names it and its part.
+def price_in_words(
+    request: SelectRequest,
+    charge: Charge,
+    budget: Budget | None,
+    share: Fraction | None,
+    times: Times = lambda request: None,
+) -> str:
+    """Describes a statement's price as a part of a budget. If another form is far cheaper, adds its part and errors.
 
     share: the caller's part of the budget, None for all.
     """
-    in_epsilon = charge.epsilon is not None and (budget is None or budget.pure)
-    amount = f"epsilon = {float(charge.epsilon or 0):g}" if in_epsilon else f"rho = {float(charge.rho):.4g}"
-    if charge.delta:
-        amount += f", and delta = {float(charge.delta):g} for keys"
-    mine = budget if budget is None or share is None else share_of(budget, share)
-    if mine is None or not _adds(mine, in_epsilon):
-        return amount
-    word, run = word_of(request.rows.unit_key), request.rows.periods
-    parts = [f"{in_per_cent(_adds(charge, in_epsilon) / _adds(mine, in_epsilon))} of your budget"]
-    if word:
-        parts[0] += f" of each {word.lower()}"
-    if mine.lifetime is not None and _adds(mine.lifetime, in_epsilon) and run is not None and not run.periods.every:
-        person = for_person(charge, run.periods.count)
-        parts.append(f"{in_per_cent(_adds(person, in_epsilon) / _adds(mine.lifetime, in_epsilon))} of LIFETIME")
-    if charge.delta and mine.delta_keys:
-        parts.append(f"{in_per_cent(charge.delta / mine.delta_keys)} of its delta for keys")
-    said = f"{' and '.join(parts)} ({amount})"
+    mine = share_of(budget, Fraction(1) if share is None else share)
+    said = describe_price(charge, mine, request.rows.unit_key, _of_person(charge, request))
     cheaper = _cheaper(request, charge, budget)
-    if cheaper is None:
+    if mine is None or cheaper is None:
         return said
-    options, rho = cheaper
-    part = in_per_cent(rho / _adds(mine, in_epsilon=False))
-    return f"{said}; with {options} it would be {part}, usually with larger errors"
+    options, price = cheaper
+    part = in_per_cent(max(price.charge.rho, price.least_rho) / measured(mine, in_epsilon=False))
+    return f"{said}; with {options} it would be {part}, {_errors_in_words(times(replace(request, price=price)))}"
 
 
-def _adds(amounts: Budget | Charge, in_epsilon: bool) -> Fraction:
-    """Returns the epsilon or the rho of a budget or a charge, 0 if it has none."""
-    return (amounts.epsilon if in_epsilon else amounts.rho) or ZERO
+def _errors_in_words(times: float | None) -> str:
+    """Describes errors as a multiple of others.
+
+    >>> [_errors_in_words(times) for times in (3.78, 1.01, 0.5, None)][:3]
+    ['with about 3.8 times the error', 'with about the same error', 'with an error about 2 times smaller']
+    """
+    if times is None:
+        return "and dp_explain of that form shows its errors"
+    if abs(times - 1) < SAME_ERROR:
+        return "with about the same error"
+    if times < 1:
+        return f"with an error about {float(f'{1 / times:.2g}'):g} times smaller"
+    return f"with about {float(f'{times:.2g}'):g} times the error"
+
+
+def price_of_view(release: StoredRelease, request: SelectRequest, budget: Budget | None) -> str:
+    """Returns a release's guarantee with its price, as the statement stated it and as a part of the whole budget.
+
+    It is for the comment on a view. Anybody may read it, so it does not depend on the shares of principals.
+    """
+    stated, said = request.price, release.guarantee
+    if release.epsilon is None and stated.stated_epsilon is not None and request.question.selection is None:
+        delta = float(stated.stated_delta or 0)
+        said = (
+            f"differentially private, epsilon = {float(stated.stated_epsilon):g} with delta = {delta:g} "
+            f"(rho = {float(release.rho):g}, zCDP)"
+        )
+    charge = Charge(release.epsilon, release.rho, release.delta)
+    part = parts_of_budget(charge, budget, request.rows.unit_key, _of_person(charge, request), "the budget then")
+    behind = release.epsilon is not None and budget is not None and not budget.pure
+    rho = f" ({describe_amount(replace(charge, delta=ZERO), in_epsilon=False)})" if part and behind else ""
+    return f"{said}, {part}{rho}" if part else said
+
+
+def _of_person(charge: Charge, request: SelectRequest) -> Charge | None:
+    """Returns the price for a person with rows in each charged period. None without periods that are known."""
+    run = request.rows.periods
+    return None if run is None or run.periods.every else for_person(charge, run.periods.count)
 
 
 def describe_entry(entry: LedgerEntry) -> str:
@@ -74,8 +99,8 @@ def describe_entry(entry: LedgerEntry) -> str:
     return f"ledger entry {entry.id}, {price}{f', delta = {float(entry.delta):g}' if entry.delta else ''},"
 
 
-def _cheaper(request: SelectRequest, charge: Charge, budget: Budget | None) -> tuple[str, Fraction] | None:
-    """Returns options with the same epsilon and the budget's delta, and their rho. None if that is not far cheaper."""
+def _cheaper(request: SelectRequest, charge: Charge, budget: Budget | None) -> tuple[str, Price] | None:
+    """Returns options with the same epsilon and the budget's delta, and their price. None if it is not far cheaper."""
     delta = _delta(budget)
     summary = request.question.summary
     filtered = summary is not None and summary.method != "sketch"  # geometric noise alone
@@ -87,7 +112,8 @@ def _cheaper(request: SelectRequest, charge: Charge, budget: Budget | None) -> t
         return None
     if approximate * FAR_CHEAPER > charge.rho:
         return None
-    return f"OPTIONS (epsilon = {float(charge.epsilon):g}, delta = {float(delta):g})", approximate
+    price = replace(request.price, charge=Charge.zcdp(approximate), stated_delta=delta, target=None)
+    return f"OPTIONS (epsilon = {float(charge.epsilon):g}, delta = {float(delta):g})", price
 
 
 def in_both_forms(refused: BudgetRefusal, ledger: Ledger, bill: Bill) -> BudgetRefusal:

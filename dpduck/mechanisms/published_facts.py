@@ -68,11 +68,8 @@ def scope_of(request: SelectRequest) -> str:
         left = " or ".join(word for word, missing in (("NULL", without), ("other values", others)) if missing)
         size = "selected values" if not key.labels else f"{len(key.labels)} values"
         keys.append(f"{key.name} ({size}{f', rows with {left} are not counted' if left else ''})")
-    price, implied = request.price, ""
-    if price.charge.epsilon is None and price.stated_epsilon is not None and request.question.selection is None:
-        implied = f"implies epsilon = {float(price.stated_epsilon):g}, delta = {float(price.stated_delta or 0):g}; "
     cut = warn_of_count_bounds(request)
-    return f"{implied}protects {unit}" + (f"; by {', '.join(keys)}" if keys else "") + (f"; {cut}" if cut else "")
+    return f"protects {unit}" + (f"; by {', '.join(keys)}" if keys else "") + (f"; {cut}" if cut else "")
 
 
 def notes_of(analysis: Analysis, release: StoredRelease) -> dict[str, str]:

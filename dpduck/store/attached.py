@@ -1,8 +1,7 @@
 """Facts about attached databases: their names, possible changes and hidden functions.
 
 Any user who runs SQL on a connection of a database may have hidden a built-in function by a macro of its name. Listing
-functions takes 10 to 25 ms. If no macro can be added, hidden functions are searched for once. If the database is one
-file, the search is repeated after each write to the file.
+functions takes 10 to 25 ms, so hidden functions are searched for only once while no macro can be added.
 """
 
 from __future__ import annotations
@@ -33,8 +32,9 @@ _DATABASES = (
     "'://'), current_setting('default_collation'), type, internal, current_setting('disabled_optimizers') "
     "FROM duckdb_databases()"
 )
-"""Columns by position: 4 tells whether the database is a file of DuckDB's. 5 is the default collation, which
-changes DISTINCT and GROUP BY, and with them facts about a table. 8 lists the optimizer passes that are off."""
+"""Columns by position: 4 tells whether the database is a file of DuckDB's. 5 is the default collation, which changes
+DISTINCT and GROUP BY, and with them facts about a table. 8 lists the optimizer passes that are off.
+"""
 
 MOST_STILL = 512
 """Largest number of cached facts about tables that cannot change."""
@@ -47,7 +47,7 @@ class Databases:
     rows: one for each database except DuckDB's own, the store and copies of releases. kinds: types of all databases, by
     name in lower case. collation: the default for texts. token: identifies these databases if all are read-only.
     unchanging: the token if all are also files of DuckDB's, so that nothing can be added. quiet: `unchanging`, or for
-    one file, a text that changes at any write to it. Otherwise these three are None. disabled: passes that are off.
+    one file, a text that changes at any write to it. Otherwise these three are None. disabled: optimizer passes.
     """
 
     rows: tuple[tuple[object, ...], ...]
@@ -61,7 +61,7 @@ class Databases:
 
 @dataclass(frozen=True)
 class Looked:
-    """Attached databases, and a search for hidden functions in the background. `names` waits for its result."""
+    """Attached databases, and a search for hidden functions in the background. `names` waits for the result."""
 
     databases: Databases
     names: Callable[[], frozenset[str]]
@@ -69,7 +69,7 @@ class Looked:
 
 @dataclass(frozen=True)
 class Still:
-    """Names, in lower case, of databases that cannot change while attached, and a cache of facts about their tables.
+    """Databases (in lower case) that cannot change while attached, and a cache of facts about their tables.
 
     Each is a read-only file of DuckDB's, which nobody can write meanwhile, or `quiet` (see Shadows.still).
     """
@@ -98,8 +98,9 @@ _SETTLED = 2_000_000_000
 
 
 def _quiet(others: Sequence[tuple[object, ...]]) -> str | None:
-    """Returns the state of the only database's files, which differs after any later write. None for several databases
-    (one may be attached without a log), for other kinds, and for a file written just now.
+    """Returns the state of the only database's files, which differs after any later write.
+
+    Returns None for several databases (one may be attached without a log), other kinds, and a file written just now.
     """
     if len(others) != 1 or not others[0][4]:
         return None
@@ -115,8 +116,8 @@ def _quiet(others: Sequence[tuple[object, ...]]) -> str | None:
 class Shadows:
     """Names of hidden built-in functions, remembered for databases that cannot change.
 
-    If every database is read-only, as on a server, nothing can be added. Only the store and the copies of releases
-    change, and a name without a database never leads to them.
+    If every database is read-only, as on a server, only the store and the copies of releases change. A name without a
+    database never leads to these.
     """
 
     def __init__(self, store: str) -> None:
@@ -131,7 +132,6 @@ class Shadows:
             self._plain = keep_plans_plain(cursor)
 
     def databases(self, cursor: duckdb.DuckDBPyConnection) -> Databases:
-        """Returns the attached databases, as this cursor sees them."""
         rows = cursor.execute(_DATABASES).fetchall()
         others = [row[:6] for row in rows if not (row[7] or row[0] == self.store or str(row[0]).startswith(PREFIX))]
         others.sort(key=lambda row: str(row[2]))
@@ -156,7 +156,6 @@ class Shadows:
         return cached[1]
 
     def still_here(self, cursor: duckdb.DuckDBPyConnection) -> Still | None:
-        """Returns the databases that cannot change, among those that this cursor sees."""
         return self.still(self.databases(cursor))
 
     def names(self, cursor: duckdb.DuckDBPyConnection, databases: Databases | None = None) -> frozenset[str]:

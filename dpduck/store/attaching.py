@@ -1,7 +1,4 @@
-"""Attaches the store as one of the databases of a connection, beside the user's own.
-
-The store holds policies, the ledger and released tables, never a private row.
-"""
+"""Attaches the store, with policies, ledger and released tables, beside the databases of a connection."""
 
 from __future__ import annotations
 
@@ -19,9 +16,8 @@ STORAGE_VERSION = "v1.5.0"  # the oldest DuckDB that must be able to open a stor
 
 
 def not_opened(error: duckdb.Error, name: str, what: str = "the database") -> StoreError | None:
-    """Returns the reason why a file cannot be opened: a newer DuckDB wrote it, or it is in use.
+    """Returns the reason why a file cannot be opened: a newer DuckDB wrote it, or it is in use. None for other reasons.
 
-    Returns None for other reasons.
     name: the file's name without its ending, for a statement that copies the file.
     """
     if "version number" in str(error):

@@ -27,12 +27,11 @@ from dpduck.values.sqltypes import sql_type
 
 _COLLATION = re.compile(r'\bCOLLATE\s+"?([\w.]+)', re.IGNORECASE)
 _FAST_COLLATIONS = frozenset(("nocase", "noaccent", "binary", "c", "posix"))
-"""Collations that take one pass over a text. NFC and some ICU collations sort runs of marks: 64 KB took six seconds,
-and twice as many bytes take four times as long."""
+"""Collations that take one pass over a text. NFC and some ICU collations take quadratic time: 6 s for 64 KB."""
 COMPUTES = "with generated columns, or a COLLATION other than NOCASE and NOACCENT"
 
 Facts = dict[tuple[str, str, str], tuple[Any, tuple[Any, ...], dict[str, Any]]]
-"""Known facts, by method and the text of its arguments, each with the arguments themselves."""
+"""Known facts, by method and the text of the method's arguments, each with the arguments themselves."""
 
 _Namesakes = dict[str, dict[tuple[str, ...], tuple[TableName, str | None]]]
 """Tables and views by name, then by full name, both in small letters. Each has its definition, None for a view."""
@@ -59,15 +58,13 @@ def _memoise(method: Callable[Concatenate[Catalog, P], Fact]) -> Callable[Concat
 
 
 class Catalog:
-    """Public facts for one statement, each looked up once.
-
-    It reads names and types. It reads rows of declared public tables only.
+    """Public facts for one statement, each looked up once: names and types, and rows of declared public tables only.
 
     known: facts by method and arguments.
     box: the statement's sandbox. Without it, each question opens its own sandbox.
-    caller: the user for whom names are resolved. For others than the owner, only tables under a policy and public
-    tables exist. A table that they may not ask about is refused before any fact about it is revealed.
-    looked: the attached databases, and a search in the background for built-in functions that are hidden by others.
+    caller: the user for whom names are resolved. Every user but the owner sees only public tables and tables under a
+    policy. A table that the user may not ask about is refused before any fact about it is revealed.
+    looked: the attached databases, and a search in the background for hidden built-in functions.
     terms: earlier terms of the policies, None for those in force.
     """
 
@@ -178,7 +175,7 @@ class Catalog:
         return table if table is None or self._caller is None or self._caller.owner else self._require_permission(table)
 
     def _require_permission(self, table: TableName) -> TableName | None:
-        """Returns the table, or None if principals know none like it. Refuses one that the caller may not ask about."""
+        """Returns the table, or None if principals know no such table. Refuses other principals' tables."""
         if self._caller is not None and table in self._in_force:
             self._caller.require_table(str(table))
             return table
@@ -254,7 +251,7 @@ class Catalog:
 
     @_memoise
     def policy(self, table: TableName) -> Policy | None:
-        """Returns the policy in force. Refuses a table that was replaced by a view, or by a table that computes."""
+        """Returns the policy in force. Refuses a table that was replaced by a view or has computed columns now."""
         policy = self._stands(table)
         return None if policy is None else with_budget(policy, self._budgets)
 
@@ -298,7 +295,7 @@ class Catalog:
         return hashlib.sha256(repr(row).encode()).hexdigest()
 
     def require_unchanged(self, rows: RequestRows) -> None:
-        """Refuses rows if their public facts, in this cursor's transaction, differ from those of their analysis.
+        """Refuses rows if their public facts, in this cursor's transaction, differ from those of the analysis.
 
         A public table with more rows than then could multiply private rows more often than the price allows.
         """

@@ -1,7 +1,7 @@
 """Exact facts from dp_check and dp_compare, only for the owner of a table, who has the rows anyway.
 
-No fact is stored. dp_compare measures the distance of a synthetic table's rows from the data. Distances are total
-variations of marginals: half the sum of absolute differences of shares.
+No fact is stored. dp_compare measures the distance of a synthetic table's rows from the data: the total variation
+of each marginal, half the sum of absolute differences of shares.
 """
 
 from __future__ import annotations
@@ -30,11 +30,9 @@ from dpduck.values.quoting import fold, quote_identifier
 from dpduck.values.sqltypes import sql_type
 
 MOST_ROWS = 1_000_000
-"""Largest number of rows that are read from a table. Larger tables are sampled."""
 
 MOST_MARGINS, MOST_CELLS = 1_000, 1 << 22
-"""Largest number of compared marginals of three columns, and of cells of one marginal. Marginals are taken first if
-their pairs of columns are the most distant."""
+"""Most compared marginals of three columns, those with the most distant pairs first, and most cells of a marginal."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +49,7 @@ class Distance:
 
 def code_rows(cursor: duckdb.DuckDBPyConnection, question: Question, relation: str) -> IntegerArray:
     """Returns the codes of rows inside all domains, as an array by key and row. Large tables are sampled.
+
     relation: SQL of a table with columns named as the keys.
     """
     parts, parameters = [], dict[str, object]()
@@ -89,7 +88,6 @@ def distances(question: Question, data: IntegerArray, rows: IntegerArray) -> lis
 
 
 def _distance(question: Question, data: IntegerArray, rows: IntegerArray, members: Sequence[int]) -> Distance | None:
-    """Returns the distance of one marginal, None if it has too many cells."""
     shape = tuple(len(question.keys[member].labels) for member in members)
     if prod(shape) > MOST_CELLS:
         return None
@@ -115,8 +113,9 @@ NO_POLICY = (
     "round outwards, and copy nothing from here"
 )
 Columns = Callable[[str, Mapping[str, object]], list[Any]]
-"""Runs SQL with parameters and returns its columns. The rows may lie in an engine, where each task has some of the
-units. Then the columns named TOTAL and a number are added up over the tasks."""
+"""Runs SQL with parameters and returns its columns. If the rows lie in an engine, each task has some of the units, and
+columns named TOTAL and a number are added up over the tasks.
+"""
 
 TOTAL = "dpduck_total_"
 LARGER = "a larger MAX ROWS drops fewer rows and adds noise"
@@ -147,12 +146,11 @@ def check_table(
     *,
     averages: bool = True,
 ) -> list[CheckFinding]:
-    """Returns findings: the rows per unit, and what several values of MAX ROWS, domains and clamps leave out.
+    """Returns findings: the rows per unit, and the rows that several values of MAX ROWS, domains and clamps leave out.
 
-    columns: reader of the rows. from_sql: the table, joined with the tables that lead to the unit. unit_sql: the unit,
-    None for PRIVACY UNIT ROW.
-    prepared: number of prepared rows. period: for a unit by periods, the number of a row's period, NULL for none.
-    averages: whether averages of clamped columns are computed. An engine adds up whole numbers only.
+    columns: reader of the rows. from_sql: the table, joined with the tables that lead to the unit. unit_sql: None for
+    PRIVACY UNIT ROW. prepared: number of prepared rows. period: for a unit by periods, the number of a row's period,
+    NULL for none. averages: whether averages of clamped columns are computed. An engine adds up whole numbers only.
     """
     total = _one(columns, ["count(*)"], policy.table.sql)[0]
     return [
@@ -194,7 +192,6 @@ def check_columns(reads: Columns, table: TableName, columns: Sequence[CatalogCol
 
 
 def _rows(what: str, rows: float | None, total: float, advice: str) -> CheckFinding:
-    """Returns the finding for a number of rows, with its share of all rows."""
     return CheckFinding(what, rows, advice, None if rows is None else 100 * rows / max(total, 1.0))
 
 
@@ -228,14 +225,12 @@ def _unit_findings(columns: Columns, policy: Policy, from_sql: str, unit_sql: st
 
 
 def _period_finding(columns: Columns, policy: Policy, from_sql: str, period: Expression, total: float) -> CheckFinding:
-    """Counts the rows of no period, which are in no answer."""
     (lost,) = _one(columns, [f"count(*) FILTER (WHERE ({period.sql}) IS NULL)"], from_sql)
     word = str(word_of(policy.unit.key)).lower()
     return _rows(f"rows in no {word}", lost, total, f"a NULL or endless date is of no {word}: they are never counted")
 
 
 def _domain_findings(columns: Columns, policy: Policy, total: float) -> list[CheckFinding]:
-    """Counts NULLs and other values outside each domain, and then the rows outside at least one domain."""
     findings: list[CheckFinding] = []
     parameters: dict[str, object] = {}
     left_out: list[str] = []
@@ -266,7 +261,6 @@ def _domain_findings(columns: Columns, policy: Policy, total: float) -> list[Che
 
 
 def _clamp_findings(columns: Columns, policy: Policy, total: float, averages: bool) -> list[CheckFinding]:
-    """Counts the values that each clamp moves to its bounds, and the NULLs, which are in no sum or quantile."""
     findings = []
     for clamp in policy.clamps:
         name = quote_identifier(clamp.column)
@@ -284,11 +278,10 @@ def _clamp_findings(columns: Columns, policy: Policy, total: float, averages: bo
 
 
 LARGEST = "1e300"
-"""Largest absolute value in an average. Larger ones, infinities and NaN are left out."""
+"""Largest absolute value in an average. Larger values, infinities and NaN are left out."""
 
 
 def _averages(columns: Columns, policy: Policy, clamp: Clamp) -> Iterator[CheckFinding]:
-    """Yields a column's average without its clamp and with it. Yields nothing for a column without values."""
     value = f"CAST({quote_identifier(clamp.column)} AS DOUBLE)"
     inside = f"{value} BETWEEN -{LARGEST} AND {LARGEST}"
     clamped = f"greatest(least({value}, {clamp.high}), {clamp.low})"
@@ -303,18 +296,15 @@ def _averages(columns: Columns, policy: Policy, clamp: Clamp) -> Iterator[CheckF
 
 
 NOTABLE = 0.01
-"""A clamp's relative change of an average gets a remark above this value."""
 
 
 def _one(
     columns: Columns, counts: Sequence[str], from_sql: str, parameters: Mapping[str, object] = MappingProxyType({})
 ) -> list[float]:
-    """Returns the values of aggregates over a table, from one SELECT."""
     listed = ", ".join(f"{count} AS {TOTAL}{number}" for number, count in enumerate(counts))
     return [float(column[0]) for column in columns(f"SELECT {listed} FROM {from_sql}", parameters)]
 
 
 def _row(columns: Columns, sql: str) -> list[float | None]:
-    """Returns the only row of a result. NULL is None."""
     arrays = [np.ma.MaskedArray(column) for column in columns(sql, {})]
     return [None if column.mask.any() else float(column[0]) for column in arrays]

@@ -37,7 +37,7 @@ def is_ctrl_c(error: BaseException) -> bool:
 class DatabaseConnections:
     """Open connections of one database, held weakly: whoever opened a connection decides how long it stays open.
 
-    A connection of dpduck's own would keep the database, and the locks on its files, until the process ends.
+    A strong reference would keep the database, and the locks on its files, until the process ends.
     home: database and schema in which a connection begins. Names of one part are looked up there.
     """
 
@@ -46,7 +46,6 @@ class DatabaseConnections:
         self.home: tuple[str, str] | None = None
 
     def add(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Adds another connection of the same database."""
         references = [reference for reference in self._connections if reference() not in (None, connection)]
         self._connections = [*references, weakref.ref(connection)]
         if self.home is None:
@@ -73,7 +72,6 @@ class DatabaseConnections:
         raise StoreError(CLOSED)
 
     def any_open(self) -> bool:
-        """Tells whether some connection is still open."""
         try:
             self.cursor().close()
         except StoreError:
@@ -104,8 +102,8 @@ class ReleaseCopies:
     """Copies of the latest releases of this process. If there are too many, the oldest are detached.
 
     A transaction that began before a release does not see the store's table. It sees the copy, since it has no snapshot
-    yet of a database that is attached later. A transaction that began after a copy was detached does not need the copy.
-    A copy of few values is SQL that lists them, without a database.
+    yet of a database that is attached later. Later transactions need no copy. A copy of few values is SQL that lists
+    them.
     """
 
     def __init__(self, open_cursor: OpenCursor) -> None:
@@ -116,17 +114,13 @@ class ReleaseCopies:
         self._made = 0
 
     def write(self, name: str, values_sql: str) -> None:
-        """Stores a small release as the SELECT that lists its values."""
         with self._lock:
             self._written[name] = f"({values_sql})"
             if len(self._written) > MOST_WRITTEN:
                 self._written.popitem(last=False)
 
     def add(self, name: str, stored_table_sql: str, rows: int) -> None:
-        """Copies a stored release into its own database, unless `write` has stored its values.
-
-        If the copy fails, statements read the store.
-        """
+        """Copies a stored release, unless `write` has its values. If the copy fails, statements read the store."""
         if name in self._written:
             return
         database = quote_identifier(_database(name))
@@ -202,7 +196,7 @@ class Caller:
     room: reserves room in the store for a release of this many rows, or refuses. Returns the rows that fit afterwards.
     most_characters: most characters in the texts of one new table, in memory, None for no limit.
     charged: receives the ledger entry that pays for a release, as soon as it exists.
-    ceiling: the largest price of a new release, as dp_plan showed epsilon, rho and delta, None for no limit.
+    ceiling: the largest price of a new release, as dp_plan showed epsilon, rho and delta. None means no limit.
     """
 
     name: str
@@ -215,7 +209,6 @@ class Caller:
     ceiling: Ceiling | None = field(default=None, compare=False)
 
     def require_tables(self, tables: Iterable[object]) -> None:
-        """Raises PermissionRefusal for the first of the tables that this caller may not ask about."""
         for table in tables:
             self.require_table(str(table))
 
@@ -271,7 +264,6 @@ class Caller:
             raise PermissionRefusal(f"{self.name} may not ask about {name!r}", accepted=accepted)
 
     def may_ask(self, table: str) -> bool:
-        """Tells whether this caller may ask about a private table, named in full."""
         parts = fold(table).split(".")
         named = [fold(name).split(".") for name in self.tables or ()]
         return self.tables is None or any(parts[-len(allowed) :] == allowed for allowed in named)
@@ -295,7 +287,7 @@ class NamedLocks:
 
     @contextmanager
     def held(self, name: str, waits: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Holds the lock of a name, as soon as nobody else holds it. `waits` is called if somebody does."""
+        """Holds the lock of a name, as soon as no other thread holds it. `waits` is called if some thread does."""
         with self._lock:
             lock, waiting = self._locks.get(name, (threading.Lock(), 0))
             self._locks[name] = (lock, waiting + 1)
@@ -343,8 +335,9 @@ class SandboxAnswers:
         self._kept: list[KeptSandbox] = []
 
     def lend(self, copies: frozenset[Hashable]) -> KeptSandbox | None:
-        """Lends one statement an idle sandbox: the one with the most tables, if all of these are in `copies`. If no
-        sandbox fits, returns None, or the oldest if enough are kept. The statement has to empty the oldest.
+        """Lends one statement the idle sandbox with most tables, if all of these are in `copies`.
+
+        If none fits, returns None, or the oldest if enough are kept. The statement has to empty the oldest.
         """
         with self._lock:
             fitting = [sandbox for sandbox in self._kept if sandbox.copies <= copies]
@@ -363,14 +356,12 @@ class SandboxAnswers:
         sandbox.root.close()
 
     def get(self, question: Hashable) -> Any:
-        """Returns the cached answer, None if there is none."""
         with self._lock:
             if question in self._answers:
                 self._answers.move_to_end(question)
             return self._answers.get(question)
 
     def put(self, question: Hashable, answer: object) -> None:
-        """Stores an answer. If there are too many, the least recently used one is dropped."""
         with self._lock:
             self._answers[question] = answer
             if len(self._answers) > self._most:

@@ -1,10 +1,9 @@
 """Tables in DuckLake, and the checks by which some are refused.
 
-DuckLake's Parquet files have no type for HUGEINT. They have DOUBLE instead, and a number that was rounded up cannot be
-read back. They have no microseconds of an INTERVAL and no zone of a time. Few rows that are inserted at once stay
-unchanged, with the metadata. So the number of rows that others insert would decide the value of a row. A file of
-another program may have texts that are not UTF-8. For each file of ducklake_add_data_files, DuckLake remembers names of
-columns (mapping_id). Its own files have numbers in place of names.
+DuckLake's Parquet files have no HUGEINT (DOUBLE instead, and a number that was rounded up cannot be read back), no
+microseconds of an INTERVAL and no zone of a time. Only few rows that are inserted at once stay unchanged, with the
+metadata, so the number of other rows would decide the value of a row. A file of another program, which DuckLake
+recognises by names of columns (mapping_id), may have texts that are not UTF-8.
 """
 
 from __future__ import annotations

@@ -36,7 +36,6 @@ TABLES = {
         "facts VARCHAR, published BIGINT"
     ),
 }
-"""The tables of a store, with their columns."""
 
 LATER = {"releases": ("covariances", "source")}
 """Columns, all texts, that tables of earlier versions lack."""
@@ -72,7 +71,6 @@ def _are_there(cursor: duckdb.DuckDBPyConnection, schema: str) -> bool:
 
 
 READY = "ready"
-"""State of a prepared table in use."""
 
 
 def has_left_copies(cursor: duckdb.DuckDBPyConnection, store: str) -> bool:

@@ -1,7 +1,7 @@
 """Measurements of a release, stored beside it: noisy integers, their noise, and a digest of the rows' definition.
 
-Everything here was released or is public. Estimates are computed from the measurements (mechanisms/known). Answers are
-not stored here, since options may have changed them after the noise.
+All of this was released or is public. mechanisms/known computes estimates from it. Answers are not stored here, since
+options may have changed them after the noise.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class MeasuredKey:
 class MeasuredTable:
     """Integers of rows that add up to tables, all under the same queries: see mechanisms.cubes.measures.Measure.
 
-    group: number of its group of queries. keys: positions of the keys by which its rows were counted, None for all, as
-    in earlier stores.
+    group: number of its group of queries. keys: positions of the keys by which its rows were counted. Earlier stores
+    have None for all keys.
     """
 
     form: str
@@ -79,7 +79,6 @@ class MeasuredTable:
 
     @property
     def parts(self) -> int:
-        """Returns the number of tables of integers that this measure has."""
         return self.degree + 1 + self.rest if self.form == "moments" else 1
 
 
@@ -97,8 +96,8 @@ class Measured:
     """Additive measurements of one release.
 
     rows: digest of the rows' definition, without the conditions `filters`. bounded: whether a unit's rows were cut to
-    its MAX ROWS after these conditions. queries: the queries of each group. values: noisy arrays by table, then by
-    query of the table's group, then by part.
+    MAX ROWS after these conditions. queries: the queries of each group. values: noisy arrays by table, then by query of
+    the table's group, then by part.
     """
 
     rows: str
@@ -151,7 +150,7 @@ class RowsMoment(Protocol):
 
 
 class MeasuredStore:
-    """Reader and writer of a store's measurements. They never change, so read ones are cached."""
+    """Reader and writer of a store's measurements, which never change, so that the reader caches them."""
 
     def __init__(self, open_cursor: OpenCursor, store: str) -> None:
         self._open_cursor = open_cursor
@@ -203,24 +202,20 @@ class MeasuredStore:
             ]
 
     def kept(self, name: str) -> Measured | None:
-        """Returns the measurements of a release, None if it has none in the store."""
         with self._open_cursor() as cursor:
             row = cursor.execute(f"SELECT 1 FROM {self._table} WHERE name = ?", [name]).fetchone()
             return None if row is None else self._parse_archive(cursor, name)
 
     def one(self, name: str) -> MeasurementRecord | None:
-        """Returns the record of a release's measurements, None if it has none in the store."""
         with self._open_cursor() as cursor:
             row = cursor.execute(
                 f"SELECT CAST(r.released_at AS VARCHAR), m.moment FROM {self._table} AS m "
                 f"JOIN {self._releases} AS r USING (name) WHERE name = ? AND r.kind = 'answer'",
                 [name],
             ).fetchone()
-            return (
-                None
-                if row is None
-                else MeasurementRecord(name, str(row[0]), str(row[1]), self._parse_archive(cursor, name))
-            )
+            if row is None:
+                return None
+            return MeasurementRecord(name, str(row[0]), str(row[1]), self._parse_archive(cursor, name))
 
     def _parse_archive(self, cursor: duckdb.DuckDBPyConnection, name: str) -> Measured:
         if name not in self._known:
@@ -273,7 +268,6 @@ def measurements_to_bytes(measured: Measured) -> bytes:
 
 
 def _narrow(array: IntegerArray) -> NDArray[np.integer]:
-    """Returns the same integers in the smallest type that has room for them."""
     low, high = int(array.min(initial=0)), int(array.max(initial=0))
     fitting = (
         kind for kind in (np.int8, np.int16, np.int32) if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max
@@ -297,7 +291,6 @@ def measurements_from_bytes(noisy: bytes) -> Measured:
 
 
 def _load(noisy: bytes) -> tuple[Measured, IntegerArray]:
-    """Returns the description of measurements, and all their values in one array."""
     with np.load(io.BytesIO(noisy), allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
     facts = json.loads(arrays.pop("facts").tobytes())

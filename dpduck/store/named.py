@@ -1,6 +1,6 @@
 """Names of private objects: a statement gives a name to its object, finds it again, and drops it.
 
-DuckDB binds a statement more than once. A repeated statement has the outcome that it had at first.
+DuckDB binds a statement more than once, so a repeated statement has the outcome that it had at first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ALIKE = {VIEW: (VIEW, PROJECTION), TABLE: (VIEW, PROJECTION)}
 
 
 class Named(Protocol):
-    """Private object, with the statement and the principal that gave it its name. digest: that of its contents."""
+    """Private object, with the statement and the principal that gave it its name. digest: of the object's contents."""
 
     @property
     def name(self) -> str: ...
@@ -47,9 +47,6 @@ class PrivateNames(Generic[N]):
     """Names of the objects in one table of the store.
 
     Args:
-        find: Returns the object of a name.
-        kind_of: Returns the kind of an object, one of KINDS.
-        remove: Removes an object. Its charge stays.
         listing: SQL function that lists the names.
         suggested: Returns names that every caller may know.
         prefix: Text before a name in the message of a drop.
@@ -111,7 +108,6 @@ class PrivateNames(Generic[N]):
         return existing
 
     def require_own(self, kind: str, existing: N, caller: Caller, accepted: str) -> None:
-        """Refuses an object of another kind, or of another principal."""
         word = self.kind_of(existing)
         if word not in _ALIKE.get(kind, (kind,)):
             raise Refusal(
@@ -138,7 +134,6 @@ class PrivateNames(Generic[N]):
 
 
 def _digest(text: str) -> str:
-    """Returns a digest in place of a text that may be long."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 

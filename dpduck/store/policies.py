@@ -22,7 +22,7 @@ from dpduck.values.quoting import fold, quote_identifier
 from dpduck.values.records import as_array, as_object, read_record
 
 _MOST_READ = 64
-"""Largest number of cached policies, by definition. All readers share a cached policy, with its many labels."""
+"""Most cached policies, by definition. All readers share a cached policy, with its many labels."""
 
 _PART = re.compile(r'"((?:[^"]|"")*)"')  # of a name in SQL
 
@@ -31,7 +31,7 @@ _PART = re.compile(r'"((?:[^"]|"")*)"')  # of a name in SQL
 class InForce:
     """Policies by their tables' names in SQL, declared public tables, and all names ever used, the earliest first.
 
-    Policies have their budgets as written, and the budgets in force may differ. The ledger has those.
+    Policies have their budgets as written. The budgets in force may differ, and are in the ledger.
     """
 
     policies: Mapping[str, Policy]
@@ -44,7 +44,6 @@ class PolicyStore:
 
     budgets: returns the budgets in force, by privacy unit. They differ from a policy's own if another table's policy
     has changed them since. home: database and schema where tables are looked up, None for the cursor's.
-    shadows: names of hidden built-in functions there.
     """
 
     def __init__(
@@ -66,19 +65,16 @@ class PolicyStore:
         self._changes = 0
 
     def policy(self, table: TableName) -> Policy | None:
-        """Returns the policy in force, None if there is none."""
         policy = self.now().policies.get(table.sql)
         return None if policy is None else with_budget(policy, self.budgets())
 
     def required_policy(self, table: TableName) -> Policy:
-        """Returns the policy in force. Refuses a table without one."""
         policy = self.policy(table)
         if policy is None:
             raise Refusal(f"{table} has no privacy policy", accepted="CREATE PRIVACY POLICY ON it first")
         return policy
 
     def policies(self) -> list[Policy]:
-        """Returns all policies in force, sorted by the names of their tables."""
         budgets = self.budgets()
         return [with_budget(policy, budgets) for policy in self.now().policies.values()]
 
@@ -168,12 +164,11 @@ class PolicyStore:
         return key if key in keys else next((spelling for spelling in keys if fold(spelling) == fold(key)), key)
 
     def last_policy(self, table: TableName) -> Policy | None:
-        """Returns a table's policy in force, or its last one if that was dropped. None if there was none."""
+        """Returns a table's policy in force, or its last one if that was dropped."""
         text = self._definition(table, 0)
         return None if text is None else self._policy_of(text)
 
     def before_last(self, table: TableName) -> Policy | None:
-        """Returns a table's policy one revision before its last one. None if there is no such revision."""
         text = self._definition(table, 1)
         return None if text is None else policy_from_text(text)
 
@@ -209,19 +204,15 @@ class PolicyStore:
             cursor.execute(f"UPDATE {self._schema}.policies SET active = false WHERE table_name = ?", [table.sql])
 
     def is_public(self, table: TableName) -> bool:
-        """Tells whether the owner has declared the table public."""
         return table.sql in self.now().public
 
     def public_tables(self) -> list[TableName]:
-        """Returns all declared public tables."""
         return [table_from_sql(text) for text in self.now().public]
 
     def all_tables(self) -> list[TableName]:
-        """Returns all tables with a policy in force, and all declared public tables."""
         return [*(policy.table for policy in self.now().policies.values()), *self.public_tables()]
 
     def declare_public(self, table: TableName) -> None:
-        """Records that the owner declares the table public."""
         if not self.is_public(table):
             with self._writing() as cursor:
                 cursor.execute(

@@ -1,8 +1,8 @@
 """Tables in PostgreSQL, and the checks by which some are refused.
 
-DuckDB remembers tables, types and labels of an attached database, and another client may change them. So the table is
-first locked as by SELECT, until this transaction ends. ALTER TABLE waits for this lock. Then a second connection
-describes the table in a later snapshot. If the transaction keeps to one snapshot, none of its rows has a later label.
+DuckDB remembers types and labels of an attached database, and another client may change them. So the table is first
+locked as by SELECT, until this transaction ends, and ALTER TABLE waits. Then a second connection describes the table in
+a later snapshot. If the transaction keeps to one snapshot, none of its rows has a later label.
 """
 
 from __future__ import annotations
@@ -68,10 +68,7 @@ _SAFE_ISOLATION = ("repeatable read", "serializable")
 
 @dataclass(frozen=True)
 class _LentColumn:
-    """Column as PostgreSQL describes it.
-
-    own: whether its type is PostgreSQL's own. kind: "e" for an ENUM. modifier: the encoded digits of a numeric.
-    """
+    """Column as PostgreSQL describes it. own: whether the type is PostgreSQL's own. kind: "e" for an ENUM."""
 
     name: str
     type_name: str
@@ -93,7 +90,6 @@ class _LentColumn:
         return self.kind != "e" and not (self.own and (self.type_name in _READ or self.type_name == "numeric"))
 
     def is_read_as(self, type_name: str) -> bool:
-        """Tells whether DuckDB would now read the column as this type."""
         if self.own and self.type_name == "numeric":
             return type_name == _numeric(self.modifier)
         if self.own and self.type_name in _READ:
@@ -158,7 +154,7 @@ def _require_remembered(cursor: duckdb.DuckDBPyConnection, table: TableName, len
 
 
 def _keep_comparisons_here(cursor: duckdb.DuckDBPyConnection, table: TableName) -> None:
-    """Makes this cursor do comparisons in DuckDB, since PostgreSQL fails on a json, which is a text only in DuckDB."""
+    """Makes this cursor compare values in DuckDB, since PostgreSQL has no comparison of a json."""
     try:
         cursor.execute("SET pg_experimental_filter_pushdown = false")
     except duckdb.Error:

@@ -1,8 +1,8 @@
 """Prepared tables of a store: writes them, lists them, and decides whether requests may count them.
 
-A prepared table is a copy of a private table. Prepared tables that share a privacy unit are of one moment: whenever
-one is written, the others are written again in the same transaction. Otherwise an older row of one unit could be joined
-with newer rows of another. It would count for both, and move counts by more than the price allows.
+A prepared table is a copy of a private table. Prepared tables that share a privacy unit are of one moment: if one is
+written, all are written again in the same transaction. Otherwise an older row of one unit could be joined with newer
+rows of another. It would count for both, and move counts by more than the price allows.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class PreparedFacts:
 
     @property
     def digest(self) -> str:
-        """Returns a digest of all facts that a prepared table depends on. They do not include the budget."""
+        """Returns a digest of all facts that a prepared table depends on. The budget is not among them."""
         bare, layout = json.loads(policy_to_text(self.policy)), self.layout
         fields = {name: bare[name] for name in ("table", "domains", "epoch")}
         held = None if layout.held is None else layout.held.sql
@@ -82,7 +82,7 @@ class PreparedTables:
         self._in_use: dict[str, PreparedRecord] = {}
 
     def read_records(self) -> None:
-        """Reads the records of prepared tables. Deletes those that are unfinished, or without a policy in force."""
+        """Reads the records of prepared tables. Deletes tables that are unfinished, or without a policy in force."""
         records, left = self._records.opened()
         self._in_use = {
             table: record
@@ -133,7 +133,6 @@ class PreparedTables:
         return record is None or rows.cell_key in record.keys_together
 
     def unprepare(self, table: TableName) -> str:
-        """Deletes a prepared table, so that statements read the private table itself again."""
         record = self._in_use.get(table.sql)
         if record is not None:
             self._forget(record.nonce)
@@ -142,9 +141,7 @@ class PreparedTables:
 
     @contextmanager
     def changing(self, policies: Sequence[Policy]) -> Iterator[list[str]]:
-        """Writes prepared tables for policies that come into force in the block, and uses them afterwards.
-
-        Yields messages.
+        """Prepares tables for policies that come into force in the block, and uses them afterwards. Yields messages.
 
         Refuses a table that cannot be prepared under its new policy, before anything has changed.
         """
@@ -244,9 +241,9 @@ class PreparedTables:
         return PreparedTable(name, domains, unit, record.unit_type, own, record.cuts, most, together, keys)
 
     def _facts(self, catalog: Catalog, table: TableName, policy: Policy | None = None) -> PreparedFacts:
-        """Returns the facts for preparing a table. Refuses a table with columns that a prepared table cannot have.
+        """Returns the facts for preparing a table, under the policy in force unless another is given.
 
-        policy: a policy that is not in force yet, None for the one in force.
+        Refuses a table with columns that a prepared table cannot have.
         """
         policy = policy or catalog.policy(table)
         if policy is None:
@@ -354,7 +351,6 @@ class PreparedTables:
             self._steps("prepared")
 
     def _forget(self, nonce: str) -> None:
-        """Deletes a prepared table's file and then its record."""
         self._records.leave(nonce)
         with suppress(OSError):  # leftovers are deleted when the store is opened next
             self._files.remove(nonce)
@@ -373,7 +369,6 @@ def _names(columns: Sequence[CatalogColumn]) -> Columns:
 
 
 def _domains(policy: Policy, columns: Columns) -> tuple[tuple[str, Domain], ...]:
-    """Returns the domains of those columns that exist."""
     names = {fold(name) for name, _ in columns}
     return tuple((name, domain) for name, domain in policy.domains if fold(name) in names)
 
@@ -388,7 +383,6 @@ def _revisions(relation: PrivateRelation) -> tuple[tuple[str, int], ...]:
 
 
 def _done(asked: Sequence[PreparedRecord], written: Sequence[PreparedRecord]) -> str:
-    """Returns a message with prepared tables and their times. `written` may have further tables."""
     by_moment: dict[str, dict[str, None]] = {}
     for record in (*asked, *written):
         by_moment.setdefault(record.at, {})[str(table_from_sql(record.table))] = None

@@ -1,8 +1,8 @@
 """Files of prepared tables, which hold copies of private rows.
 
-A prepared table is a file beside the store that only its owner can read (0600). It is attached read-only to a DuckDB
-instance of its own, which runs no SQL of an owner or analyst. Its header identifies the table, epoch and
-layout, with a MAC under a key of the ledger. A file with another header is refused.
+Only the owner of the store can read such a file (0600). It is attached read-only to a DuckDB instance of its own, which
+runs no SQL of an owner or analyst. Its header identifies the table, epoch and layout, with a MAC under a key of the
+ledger. A file with another header is refused.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ from dpduck.values.sqltypes import sql_type
 
 TABLE = "main.twin"
 BLOCK = 1 << 16
-"""Bytes of a block. Narrow columns share blocks, so that reading one column brings others into memory as well. With
-DuckDB's blocks of 262,144 bytes, reading three codes of eight took 38 MB in place of 15, and the file is no smaller."""
+"""Bytes of a block. Reading one column brings the others in its block into memory: reading three codes of eight took
+15 MB, and 38 MB with DuckDB's blocks of 262,144 bytes.
+"""
 
 MOST_COPIES = 16
-"""Largest number of copies of public tables, which are kept for joins with prepared tables."""
+"""Most copies of public tables, which are kept for joins with prepared tables."""
 
 _SETTINGS = ("memory_limit", "threads", "temp_directory", "TimeZone")
 _LEAST_SHARE, _LEAST = 4, 256 << 20
@@ -48,10 +49,7 @@ Shapes = Sequence[tuple[TableName, tuple[CatalogColumn, ...], bool]]
 
 
 class PreparedFiles:
-    """Files of the prepared tables of one store.
-
-    store: its file, None for tables in memory. key: returns the key of the MACs.
-    """
+    """Files of one store's prepared tables. store: its file, None for tables in memory. key: returns the MACs' key."""
 
     def __init__(
         self, open_cursor: Callable[[], duckdb.DuckDBPyConnection], store: Path | None, key: Callable[[], bytes]
@@ -64,7 +62,6 @@ class PreparedFiles:
         self._doubted: set[str] = set()
 
     def path(self, nonce: str) -> Path | None:
-        """Returns the path of a prepared table's file, None in memory."""
         if self._store is None:
             return None
         return self._store.with_name(f"{self._store.stem.removesuffix('_private')}_prepared_{nonce}.duckdb")
@@ -126,12 +123,10 @@ class PreparedFiles:
         return folder / f"{nonce}.duckdb"
 
     def size(self, nonce: str) -> int:
-        """Returns the size of a prepared table's file in bytes, 0 in memory."""
         path = self.path(nonce)
         return 0 if path is None else path.stat().st_size
 
     def digest(self, nonce: str) -> str:
-        """Returns a digest of a prepared table's file, "" in memory."""
         path = self.path(nonce)
         if path is None:
             return ""
@@ -168,7 +163,6 @@ class PreparedFiles:
             return f"{catalog}.{TABLE}"
 
     def remove(self, nonce: str) -> None:
-        """Deletes a prepared table, if it exists."""
         path = self.path(nonce)
         with self._lock:
             if self._attached.pop(nonce, None) is not None:
@@ -238,7 +232,6 @@ class PreparedFiles:
         return name
 
     def _evict(self, used: set[str]) -> None:
-        """Drops the least recently used copies, except the copies in `used`."""
         for key, name in list(self._copies.items()):
             if len(self._copies) > MOST_COPIES and name not in used:
                 del self._copies[key]
@@ -253,7 +246,6 @@ class PreparedFiles:
             return self._instance.cursor()
 
     def _open_instance(self) -> duckdb.DuckDBPyConnection:
-        """Opens the DuckDB instance of prepared tables, with the limits of the database."""
         config: dict[str, str | bool | int | float | list[str]] = {
             "python_enable_replacements": "false",
             "autoinstall_known_extensions": "false",
@@ -285,7 +277,7 @@ def _memory(database: duckdb.DuckDBPyConnection) -> tuple[int, int]:
 
 
 def _hold(cursor: duckdb.DuckDBPyConnection, names: Sequence[str]) -> None:
-    """Begins a transaction in each table's file. Its rows then stay the same even if the table is prepared again."""
+    """Begins a transaction in each table's file, so that its rows stay the same even if the table is prepared again."""
     try:
         reader.columns(cursor, " UNION ALL ".join(f"(SELECT 1 FROM {name} LIMIT 0)" for name in names), {})
     except InternalError:
@@ -293,8 +285,9 @@ def _hold(cursor: duckdb.DuckDBPyConnection, names: Sequence[str]) -> None:
 
 
 def _texts_digest(cursor: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[CatalogColumn]) -> list[str]:
-    """Returns a digest of values as texts, for columns of types in which DuckDB can have one hash for two values: 0 and
-    -0, and some wide numbers. The digest of a public table does not tell them apart.
+    """Returns a digest of texts for columns in which DuckDB may have one hash for two values, such as 0 and -0.
+
+    The digest of a public table does not tell such values apart.
     """
     tied = [column for column in columns if sql_type(column.type_name).has_tied_hashes]
     if not tied:

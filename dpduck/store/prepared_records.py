@@ -22,13 +22,12 @@ WRITING, LEFT = "writing", "left"
 
 @dataclass(frozen=True)
 class PreparedRecord:
-    """Record of a prepared table. layout: digest of everything that it depends on. moment: token of the
-    transaction that read the rows, equal for tables of the same moment.
+    """Record of a prepared table. moment: token of the transaction that read the rows, equal for tables of one moment.
 
-    revisions: those of its policy, then of the policies along its references. columns: names and types of the columns
-    of these tables. keys: columns that are each a key. unit_type: DuckDB's type of the unit. size, digest: of the file.
-    cuts: columns that the table also has in clamped form. keys_together: keys of one or more columns, which earlier
-    versions did not record.
+    layout: digest of everything that the table depends on. revisions: those of its policy, then of the policies along
+    its references. columns: names and types of the columns of these tables. keys: columns that are each a key. size,
+    digest: of the file. cuts: columns that the table also has in clamped form. keys_together: keys of one or more
+    columns, which earlier versions did not record.
     """
 
     table: str
@@ -66,7 +65,6 @@ class Records:
         return ready, [nonce for _, nonce, state, _, _ in rows if state != READY]
 
     def begin(self, table: str, nonce: str) -> None:
-        """Records that a prepared table is going to be written."""
         with self._open_cursor() as cursor:
             cursor.execute(f"INSERT INTO {self._table} VALUES (?, ?, ?, '{{}}', NULL)", [table, nonce, WRITING])
 
@@ -81,11 +79,9 @@ class Records:
                 cursor.execute(f"INSERT INTO {self._table} VALUES (?, ?, ?, ?, ?)", row)
 
     def leave(self, nonce: str) -> None:
-        """Records that a prepared table is to be deleted."""
         with self._open_cursor() as cursor:
             cursor.execute(f"UPDATE {self._table} SET state = ? WHERE nonce = ?", [LEFT, nonce])
 
     def delete(self, nonce: str) -> None:
-        """Deletes the record of a deleted prepared table."""
         with self._open_cursor() as cursor:
             cursor.execute(f"DELETE FROM {self._table} WHERE nonce = ?", [nonce])

@@ -31,7 +31,7 @@ KNOWN, STREAM = "known", "stream"
 
 Also = Callable[[duckdb.DuckDBPyConnection], None]
 FEW = 256
-"""Largest number of values of a released table that is written as SQL. _PLAIN: the types that its columns may have."""
+"""Most values of a released table that is written as SQL. _PLAIN: the types that its columns may have."""
 
 _PLAIN = frozenset((pa.string(), pa.int64(), pa.int32(), pa.float64()))
 BEFORE_STORING = "before it is stored"
@@ -42,10 +42,10 @@ _COLUMNS = "name, digest, statement, strategy, epsilon, delta, rho, rows, princi
 class StoredRelease:
     """Released table. kind: 'answer' (read through dp()) or 'view' (a private view).
 
-    laws: error laws by aggregate and grouping set. epsilon: None for a Gaussian release.
-    scope, notes: for a view that is being made, its comment beside the price, and the comments of its columns.
-    caption: for a view that is being made, its title and its description, each on its own line.
-    source: for a view, the release that it shows. For an answer with reuse, the release that it paid for.
+    laws: error laws by aggregate and grouping set. epsilon: None for a Gaussian release. source: for a view, the
+    release that it shows. For an answer with reuse, the release that it paid for. The rest is for a view that is being
+    made. price: its guarantee with its price as a part of the whole budget of that moment. scope, notes: its comment
+    beside the price, and the comments of its columns. caption: its title and its description, each on its own line.
     """
 
     name: str
@@ -61,28 +61,28 @@ class StoredRelease:
     laws: tuple[tuple[ErrorLaw, ...], ...]
     kind: str
     scope: str = ""
+    price: str = ""
     source: str = ""
     notes: Mapping[str, str] = field(default_factory=dict)
     caption: str = ""
 
     @property
     def guarantee(self) -> str:
-        """Returns the guarantee in words, for comments on the table."""
         keys = f", delta = {float(self.delta):g} for selected keys" if self.delta else ""
         if self.epsilon is not None:
             return f"differentially private, epsilon = {float(self.epsilon):g}{keys or ' (pure)'}"
         return f"differentially private, rho = {float(self.rho):g} (zCDP){keys}"
 
     def column_note(self, name: str) -> str:
-        """Returns the comment of a column."""
         of = self.notes.get(name, COMPUTED) if self.notes else "{}"
         return of.replace("{}", self.guarantee)
 
 
 @dataclass(frozen=True)
 class RequestOutcome:
-    """Outcome of a request. there: whether its release still has a table. failed: ledger entry of a request that failed
-    after its charge. unanswered: ledger entry of a charged request without an answer, because its process ended.
+    """Outcome of a request. there: whether its release still has a table.
+
+    failed, unanswered: ledger entry of a charge that was followed by a failure, or by the end of the process.
     """
 
     release: StoredRelease | None = None
@@ -108,11 +108,9 @@ class ReleaseStore:
         self._plans = f"{self._store}.dpduck.plans"
 
     def table_sql(self, name: str) -> str:
-        """Returns the full name of a released table, for SQL."""
         return f"{self._store}.main.{quote_identifier(name)}"
 
     def by_digest(self, digest: str) -> StoredRelease | None:
-        """Returns the release of a request, None if the request has not been released."""
         return next(iter(self._select(f"WHERE digest = {quote_text(digest)} AND kind = 'answer'", [])), None)
 
     def put_failure(self, digest: str, ledger_id: int) -> None:
@@ -150,18 +148,15 @@ class ReleaseStore:
         return RequestOutcome(failed=max(failed, default=None), unanswered=max(ended, default=None))
 
     def view(self, name: str) -> StoredRelease | None:
-        """Returns a private view by name, None if there is no such view."""
-        views = self._select("WHERE lower(name) = lower(?) AND kind = 'view'", [name])
-        return views[0] if views else None
+        return next(iter(self._select("WHERE lower(name) = lower(?) AND kind = 'view'", [name])), None)
 
     def views(self) -> list[str]:
         """Lists the names of the private views, which every permitted caller may read."""
         return [view.name for view in self._select("WHERE kind = 'view'", [])]
 
     def named(self, name: str) -> StoredRelease | None:
-        """Returns a release or a private view by the name of its table, None if there is no such table."""
-        releases = self._select("WHERE lower(name) = lower(?)", [name])
-        return releases[0] if releases else None
+        """Returns a release or a private view by the name of its table."""
+        return next(iter(self._select("WHERE lower(name) = lower(?)", [name])), None)
 
     def covariances(self, digest: str) -> str | None:
         """Returns the covariances of a release's cells, which are public, as text. None if they are not stored."""
@@ -171,12 +166,10 @@ class ReleaseStore:
         return None if row is None or row[0] is None else str(row[0])
 
     def column_names(self, name: str) -> list[str]:
-        """Returns the columns of a released table."""
         with self._open_cursor() as cursor:
             return [str(row[0]) for row in cursor.execute(f"DESCRIBE {self.table_sql(name)}").fetchall()]
 
     def rows(self, name: str) -> pa.Table:
-        """Returns all rows of a released table."""
         with self._open_cursor() as cursor:
             return cursor.sql(f"FROM {self.table_sql(name)}").to_arrow_table()
 
@@ -205,7 +198,7 @@ class ReleaseStore:
         return False
 
     def kept_by(self, principal: str) -> tuple[int, int]:
-        """Returns the number of releases and views of a principal in the store, and the number of their rows."""
+        """Returns the number of a principal's releases and views in the store, and the number of their rows."""
         with self._open_cursor() as cursor:
             query = f"SELECT count(*), coalesce(sum(rows), 0) FROM {self._table} WHERE principal = ?"
             ((count, rows),) = cursor.execute(query, [principal]).fetchall()
@@ -249,7 +242,7 @@ class ReleaseStore:
     ) -> None:
         """Stores private views in one transaction. Each is a table with the rows of a SELECT over a release.
 
-        most, characters: limits of each view's rows and texts. Refuses larger views. Checks texts before writing.
+        most, characters: limits of each view's rows and texts. Refuses larger views, and checks texts before writing.
         """
         with transaction(self._open_cursor) as cursor:
             for release, select_sql in views:
@@ -307,7 +300,7 @@ class ReleaseStore:
             self._remove(cursor, name)
 
     def _remove(self, cursor: duckdb.DuckDBPyConnection, name: str) -> None:
-        """Removes a view. Removes a projection's seed table, too, since nobody could query it alone."""
+        """Removes a view, and a projection's seed table, since nobody could query that alone."""
         seeds = cursor.execute(
             f"SELECT seed.name FROM {self._table} AS seed JOIN {self._table} AS main "
             "USING (digest, statement, principal, kind) "
@@ -326,7 +319,7 @@ class ReleaseStore:
         """Writes the record of a release after its table was created, and the comments of the table."""
         scope = f"; {release.scope}" if release.scope else ""
         how = spell_out(release.strategy) or release.strategy
-        comment = f"{release.guarantee}{scope}; strategy {how}; ledger entry {release.ledger_id}"
+        comment = f"{release.price or release.guarantee}{scope}; strategy {how}; ledger entry {release.ledger_id}"
         comment = " ".join(comment.splitlines())  # a name with a line break would read as a title
         comment += f"\n{release.caption}" if release.caption else ""
         cursor.execute(f"COMMENT ON TABLE {self.table_sql(release.name)} IS {quote_text(comment)}")

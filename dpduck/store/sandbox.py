@@ -28,7 +28,7 @@ Fact = TypeVar("Fact")
 NO_TABLES: Tables = MappingProxyType({})
 
 MOST_LABELS = 4096
-"""Largest number of labels of a cached answer. With more labels, the question is asked again each time."""
+"""Most labels of a cached answer. With more labels, the question is asked again each time."""
 
 _OWN_DATABASES = ("memory", "system", "temp")
 _CLOSED: dict[str, str | bool | int | float | list[str]] = {
@@ -45,7 +45,7 @@ FROM (SELECT 'DETACH ' AS word, database_name AS name FROM duckdb_databases() WH
     UNION ALL SELECT 'DROP TABLE ', table_name FROM duckdb_tables() WHERE database_name = 'memory'
         AND schema_name = 'main')
 SELECT word || '"' || replace(name, '"', '""') || '"' || if(word = 'DROP SCHEMA ', ' CASCADE', '')"""
-"""Lists the SQL that empties a sandbox. It only has to remove databases, schemas and tables for copies."""
+"""SQL that lists the statements that empty a sandbox: they remove databases, schemas and tables of copies."""
 
 
 Fill = Callable[[duckdb.DuckDBPyConnection, TableName, Sequence[CatalogColumn]], None]
@@ -85,10 +85,7 @@ class Sandbox:
 
     @contextmanager
     def cursor(self, tables: Tables = NO_TABLES) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Yields a connection to the sandbox, with temporary objects and settings of its own.
-
-        The sandbox has copies of the listed tables.
-        """
+        """Yields a connection with copies of the tables. Its temporary objects and settings end with it."""
         if self._root is None:
             self._root = self._open(tables)
         with self._root.cursor() as cursor:
@@ -319,7 +316,6 @@ def cast_texts(texts: Sequence[str], type_name: str) -> tuple[str, ...]:
 
 
 def _not_of(connection: duckdb.DuckDBPyConnection, type_name: str) -> str:
-    """Returns the first text that cannot be cast to the type, in quotes."""
     try:
         row = connection.execute(
             f"SELECT value FROM texts WHERE TRY_CAST(value AS {type_name}) IS NULL ORDER BY place LIMIT 1"

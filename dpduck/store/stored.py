@@ -1,12 +1,9 @@
 """Checks that a table of a foreign database is a table there, and that no row can make it unreadable.
 
-DuckDB lists views of an attached PostgreSQL as tables. A view could compute from all rows, or raise an error because of
-one row. Other kinds of databases are refused. In SQLite, a column may have a value of another type than its own. One
-such row makes every reading of the column fail.
-
-DuckDB cannot read some values. Such a value ends a statement after its charge, if the statement reads its row. The
-error then gives an exact answer for free. So the check asks the database that has the rows, and not DuckDB's own
-memory. The check runs in the transaction that counts.
+DuckDB lists views of an attached PostgreSQL as tables, and a view could compute from all rows, or raise an error
+because of one row. In SQLite, one row may make every reading of a column fail, by a value of another type. An error
+after the charge would give an exact answer for free. So the check asks the database that has the rows, and not DuckDB's
+own memory, in the transaction that counts.
 """
 
 from __future__ import annotations

@@ -9,13 +9,15 @@ from datetime import UTC
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from dpduck.kernel.ledger.budgets import for_person, share_of
 from dpduck.kernel.ledger.entries import LedgerEntry
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.language.rows.facts import Policy
 from dpduck.store.cursors import Caller
 from dpduck.values.accounting import epsilon_of
 from dpduck.values.domain import Domain, RangeDomain
-from dpduck.values.periods import each, format_run, last_number
+from dpduck.values.per_cent import describe_price
+from dpduck.values.periods import each, format_run, last_number, split_key
 from dpduck.values.privacy import NOTHING, Budget, Charge
 from dpduck.values.quoting import fold, quote_identifier, quote_text
 
@@ -62,11 +64,11 @@ def status(text: str) -> str:
 def budgets(policies: Sequence[Policy], dropped: Sequence[Policy], ledger: Ledger, caller: Caller) -> str:
     """Renders dp_budget: a line per table and measure. Dropped policies have lines if their unit has spent something.
 
-    A principal with a share sees the share, its own spending, and its rest. The rest is at most the rest of all
-    together. declared: the budget as its owner wrote it. epsilon_left: for a budget that adds up rho, the largest
-    epsilon that a statement may still ask for at the budget's own delta. A table has its full name if another one has
-    the same last name. period: NULL, except for units by periods. Such a unit has a line for each period with spending,
-    one for all other periods, and one for LIFETIME.
+    A principal with a share sees the share, its own spending, and its rest, which is at most the rest of all together.
+    declared: the budget as its owner wrote it. epsilon_left: for a budget that adds up rho, the largest epsilon that a
+    statement may still ask for at the budget's own delta. A table has its full name if another one has the same last
+    name. period: only for units by periods. Such a unit has a line for each period with spending, one for all other
+    periods, and one for LIFETIME.
     """
     rows: list[list[Value]] = []
     alike = Counter(fold(policy.table.table) for policy in (*policies, *dropped))
@@ -146,21 +148,36 @@ def _declaration(budget: Budget) -> str:
     return ", ".join(f"{name} = {float(amount):g}" for name, amount in parts if amount)
 
 
-def entries(listed: Sequence[LedgerEntry]) -> str:
-    """Renders dp_ledger: every charge."""
+def entries(listed: Sequence[LedgerEntry], in_force: Mapping[str, Budget], share: Fraction | None) -> str:
+    """Renders dp_ledger: every charge, with its price as a part of the budget in force.
+
+    share: the caller's part of each budget, None for all.
+    """
+    budgets = {key: share_of(budget, Fraction(1) if share is None else share) for key, budget in in_force.items()}
     columns = [
         ("id", "BIGINT"), ("charged_at", "TIMESTAMP"), ("principal", "VARCHAR"), ("table_name", "VARCHAR"),
         ("statement", "VARCHAR"), ("mechanism", "VARCHAR"), ("epsilon", "DOUBLE"), ("rho", "DOUBLE"),
-        ("delta", "DOUBLE"), ("privacy_unit", "VARCHAR"),
+        ("delta", "DOUBLE"), ("privacy_unit", "VARCHAR"), ("price", "VARCHAR"),
     ]  # fmt: skip
     rows: list[list[Value]] = [
         [
             entry.id, entry.at.astimezone(UTC).replace(tzinfo=None).isoformat(sep=" "), entry.principal,
             entry.table_name, entry.statement, entry.mechanism, entry.epsilon, entry.rho, entry.delta, entry.unit_key,
+            _price(entry, budgets),
         ]
         for entry in listed
     ]  # fmt: skip
     return rows_sql(columns, rows)
+
+
+def _price(entry: LedgerEntry, budgets: Mapping[str, Budget | None]) -> str | None:
+    """Returns the price of an entry in words, None for an entry that cost nothing."""
+    charge = Charge(entry.epsilon, entry.rho, entry.delta)
+    if charge == NOTHING:
+        return None
+    unit, periods = split_key(entry.unit_key)
+    person = None if periods is None or periods.every else for_person(charge, periods.count)
+    return describe_price(charge, budgets.get(unit), unit, person)
 
 
 def policies(listed: Sequence[Policy], prepared: Mapping[str, str], texts: Sequence[str | None]) -> str:

@@ -1,7 +1,7 @@
 """Earlier terms with the same answers as the terms in force. Terms are the policies and budgets of one moment.
 
-Such terms differ in budgets, limits of a price, and expected rows. A paid statement stays paid. If earlier terms
-answered a statement, it is read under them again, so that its answer is found.
+Such terms differ in budgets, limits of a price, and expected rows. If earlier terms answered a statement, it is read
+under these terms again, so that its paid answer is found.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dpduck.values.errors import PermissionRefusal, Refusal
 from dpduck.values.privacy import ZERO, Budget
 
 MOST_TERMS = 32
-"""Largest number of earlier terms that are tried, the latest first. Each takes a reading of a statement, some 20 ms."""
+"""Most earlier terms that are tried, the latest first. Each takes a reading of a statement, some 20 ms."""
 
 NO_BUDGET = Budget(None, ZERO, ZERO, None)
 Read = TypeVar("Read")
@@ -32,8 +32,7 @@ class PolicyTerms:
 def same_answers(policy: Policy, other: Policy) -> bool:
     """Tells whether two policies of a table agree in everything that an answer depends on.
 
-    They may differ in BUDGET, MAX EPSILON, MIN EPSILON and EXPECT ROWS. These limit the statements, and guide the plan
-    of a new release.
+    They may differ in BUDGET, MAX EPSILON, MIN EPSILON and EXPECT ROWS, which do not change a paid answer.
     """
     return _bare(policy) == _bare(other)
 
@@ -45,8 +44,8 @@ def _bare(policy: Policy) -> Policy:
 def earlier_terms(written: Iterable[Policy], in_force: Mapping[str, Policy]) -> tuple[PolicyTerms, ...]:
     """Returns earlier terms under which some table has the same answers as now, the latest first.
 
-    written: every policy that was ever put in force, in order.
-    in_force: the present policies, with the present budgets.
+    written: every policy that was ever put in force, in order. in_force: the present policies, with the present
+    budgets.
     """
     history = [_beside(policy, in_force.get(policy.table.sql)) for policy in written]
     last_change = {policy.table.sql: number for number, (policy, same) in enumerate(history) if not same}
@@ -64,10 +63,7 @@ def earlier_terms(written: Iterable[Policy], in_force: Mapping[str, Policy]) -> 
 
 
 def _beside(policy: Policy, now: Policy | None) -> tuple[Policy, bool]:
-    """Returns a policy, and whether it gives the same answers as the policy in force.
-
-    If it does not, it is returned without domains and clamps.
-    """
+    """Returns a policy, without domains and clamps if it answers otherwise than `now`, and whether it answers alike."""
     if now is None or not same_answers(policy, now):
         return replace(policy, domains=(), clamps=()), False
     result = replace(
@@ -88,8 +84,8 @@ def as_answered(
 ) -> Read:
     """Returns a statement's reading under the terms in force, or under earlier terms if only these answered it.
 
-    Terms are the policies and budgets of one moment. If there is no answer, a refusal by the terms in force stands.
-    read: reads the statement under terms, None for those in force.
+    If there is no answer, a refusal by the terms in force stands. read: reads the statement under terms, None for those
+    in force.
     """
     try:
         reading = read(None)

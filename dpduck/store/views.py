@@ -31,14 +31,13 @@ class PrivateViews:
         )  # fmt: skip
 
     def naming(self) -> AbstractContextManager[None]:
-        """Holds the lock on names, from the check that a name is free until its table exists.
+        """Holds the one lock on names, from the check that a name is free until its table exists.
 
-        One lock serves all kinds of tables, since two kinds may want the same name, or one may replace the other.
+        The lock serves all kinds of tables, since two kinds may want the same name, or one may replace the other.
         """
         return self.names.naming("")
 
     def ready(self, name: str) -> str:
-        """Returns the message that a view can be read."""
         return f"{self._store}.{name} is ready"
 
     def is_ready(
@@ -83,7 +82,6 @@ class PrivateViews:
         self, statement: AskStatement, text: str, caller: Caller, release: StoredRelease, select_sql: str,
         columns: Sequence[str] = (),
     ) -> str:  # fmt: skip
-        """Stores the view of a release. columns: as in is_ready."""
         return self.put_together([(statement, select_sql)], text, caller, release, columns)
 
     def put_together(
@@ -111,11 +109,9 @@ class PrivateViews:
         return self.ready(name)
 
     def own(self, name: str, caller: Caller) -> StoredRelease:
-        """Returns the view with this name. Refuses a caller who may not change it."""
         return self.names.own(VIEW, name, caller)
 
     def renew(self, view: StoredRelease, caller: Caller, select_sql: str) -> str:
-        """Replaces the rows of a view by newer ones."""
         with self.naming():
             self.own(view.name, caller)
             most = None if caller.room is None else caller.room(None)

@@ -1,8 +1,7 @@
 """Optimal noise for the groups of a strategy: closed forms, and exact rationals that never cost more than the price.
 
-A measurement here is one or more groups of rows (Cormode et al., Definition 3.1) with the same noise. Its `weight` s is
-the sum of its rows' recovery weights. Its `norm` is the largest column norm: C under L1, C^2 under L2. Both norms add
-up over measurements. So one group and a block of groups with equal weights obey the same formula.
+A measurement has one or more groups of rows (Cormode et al., Definition 3.1) with the same noise. Its `weight` s is the
+sum of its rows' recovery weights. Its `norm` is the largest column norm: C under L1, C^2 under L2.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ WASTE = 9e-10
 """Largest relative amount by which a rounded parameter exceeds its optimum."""
 
 MARGIN = 1 + 2.0**-36
-"""Factor on parameters before their rounding: far above the closed forms' rounding errors, far below WASTE."""
+"""Factor on parameters before rounding: far above the closed forms' rounding errors, far below WASTE."""
 
 SIMPLE = 2000
 """Up to this many different parameters get least denominators. More become 31-bit numbers times powers of two."""
@@ -90,10 +89,7 @@ def uniform_parameters(noise: NoiseKind, norms: Sequence[int], amount: Fraction,
 def safe_parameters(
     noise: NoiseKind, wanted: FloatArray, norms: Sequence[int], amount: Fraction, unit_bound: int
 ) -> Parameters:
-    """Returns exact parameters at a cost of at most `amount`. wanted: optimal parameters if a unit has one row.
-
-    Every parameter is scaled to a unit's rows and rounded up, by less than 1e-9 of its value, so to more noise.
-    """
+    """Returns exact parameters that cost at most `amount`: `wanted`, scaled to a unit's rows and rounded up."""
     if np.ptp(wanted) <= 1e-12 * wanted.max():  # nothing to gain: keep the simple rational
         return uniform_parameters(noise, norms, amount, unit_bound)
     factor = unit_bound if noise is NoiseKind.LAPLACE else unit_bound * unit_bound
@@ -146,7 +142,6 @@ def root_below(value: Fraction) -> Fraction:
 
 
 def _dyadic(values: FloatArray) -> tuple[Fraction, ...]:
-    """Rounds each value up to a number of 31 bits times a power of two."""
     mantissas, exponents = np.frexp(values)
     numerators = np.ceil(np.ldexp(mantissas, 31)).astype(np.int64).tolist()
     return tuple(

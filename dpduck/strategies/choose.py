@@ -18,7 +18,6 @@ from dpduck.strategies.views.planner import plan_optimised_views
 from dpduck.values.errors import Refusal
 
 MOST_CELLS = 100_000_000
-"""The identity strategy measures at most this many cells."""
 
 LARGEST_RESIDUAL = 1 << 44
 """Squared column norms of queries of strategy R stay below this, so that exact answers fit 64 bits."""
@@ -27,19 +26,18 @@ LARGEST_WEIGHTED = 1 << 30
 """Query weights times the contribution of a row stay below this, so that answers about 2^32 rows fit 64 bits."""
 
 MOST_PROGRAM_CELLS = 25_000
-"""The linear programs of consistency 'l1' and 'linf' take minutes beyond this many released cells."""
+"""With more released cells, the linear programs of consistency 'l1' and 'linf' take minutes."""
 
 TIE = 1e-8
-"""Predicted errors this close are equal: the simpler candidate wins, which is the earlier one in CANDIDATES."""
+"""Predicted errors this close (relative) are equal. The candidate that is earlier in CANDIDATES wins."""
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """Strategy that may be chosen.
+    """Strategy that may be chosen, with a planner, which takes the problem and 'optimal' or 'uniform' budgets.
 
-    names: values of the option `strategy`, the short name first. says: its measurements in words.
-    plan: the planner, a function of the problem and 'optimal' or 'uniform' budgets. applies: whether the strategy can
-    serve a problem, checked before planning. uniform: whether 'auto' also tries it with uniform budgets.
+    names: values of the option `strategy`, the short name first. says: the measurements in words. applies: whether the
+    strategy can serve a problem. uniform: whether 'auto' also tries the strategy with uniform budgets.
     """
 
     names: tuple[str, ...]
@@ -126,12 +124,9 @@ def plan_workload(
 ) -> tuple[Plan, ...]:
     """Returns every candidate's plan, the chosen one first, then by predicted total variance.
 
-    amount: epsilon for Laplace, rho for Gaussian. unit_bound: rows of one privacy unit that the answers see.
-    planning_seconds: time limit of strategies that search. row_bound: the most that one row adds to a cell.
-    strategy: 'auto', or the name of the only candidate to plan. budgets: 'optimal' or 'uniform' noise, or 'shares'
-    for the strategy 'marginals' only: each marginal's weight is its share of the price.
-    rivals: whether other candidates are planned too where the identity is sure to win.
-    squared_bound: a unit's squared L2 sensitivity over the cells, unit_bound^2 by default.
+    strategy: 'auto', or the name of the only candidate to plan. budgets: 'optimal' or 'uniform' noise, or 'shares' for
+    the strategy 'marginals' only: each marginal's weight is its share of the price. rivals: whether other candidates
+    are planned too where the identity is sure to win. For other parameters see PlanningProblem.
     """
     _require_known(workload, strategy, budgets, consistency)
     problem = PlanningProblem(
@@ -158,7 +153,6 @@ def plan_workload(
 
 
 def _require_known(workload: MarginalWorkload, strategy: str, budgets: str, consistency: str) -> None:
-    """Refuses unknown budgets and consistencies, and linear programs that would take minutes."""
     if budgets not in {"optimal", "uniform"} and not (budgets == SHARES and strategy.casefold() == "marginals"):
         raise Refusal(f"budgets = '{budgets}' is not known", accepted="budgets = 'optimal' or 'uniform'")
     if consistency not in CONSISTENCIES:
@@ -178,7 +172,6 @@ def _time_plan(candidate: Strategy, problem: PlanningProblem, budgets: str) -> P
 
 
 def _plan_by_name(strategy: str, problem: PlanningProblem, budgets: str) -> Plan:
-    """Returns the plan of the candidate with this name. A trailing + asks for optimal budgets."""
     wanted = strategy.casefold()
     for candidate in CANDIDATES:
         names = [name.casefold() for name in candidate.names]

@@ -1,16 +1,14 @@
 """Budgets eta_i of a strategy's rows, without groups: the convex program (1)-(3) of Cormode et al., by its dual.
 
-Minimise sum_i s_i eta_i^-q so that sum_i A_ij eta_i <= E for every column j. s_i is the recovery weight of row i, and
-Laplace:  eta = 1/b,       q = 2, A = |S|,       E = epsilon (the objective is half the variance), and
+Minimise sum_i s_i eta_i^-q so that sum_i A_ij eta_i <= E for every column j. s_i is the recovery weight of row i.
+Laplace:  eta = 1/b,       q = 2, A = |S|,       E = epsilon (the objective is half the variance).
 Gaussian: eta = 1/sigma^2, q = 1, A = S squared, E = 2 rho.
 Take multipliers mu >= 0 of the columns, and c = A mu. By weak duality (Hoelder), every feasible eta has
 
     objective >= ( sum_i s_i^(1/(q+1)) c_i^(q/(q+1)) )^(q+1) / (E sum mu)^q,
 
-with equality at eta_i proportional to (s_i/c_i)^(1/(q+1)).
-
-Let phi(mu) be the bracket. Maximising phi(mu) - sum mu is then a smooth concave problem with bounds only, for L-BFGS-B.
-The feasible eta and the bound together certify the answer.
+with equality at eta_i proportional to (s_i/c_i)^(1/(q+1)). With phi(mu) for the bracket, maximising phi(mu) - sum mu is
+a smooth concave problem for L-BFGS-B. The feasible eta and the bound together certify the answer.
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ from dpduck.strategies.budgets import LEAST_WEIGHT
 from dpduck.values.arrays import FloatArray
 
 GAP = 1e-8
-"""Relative distance from the optimum that is good enough."""
 
 POLISHES = 20_000
 """Largest number of multiplicative updates after the solver."""
@@ -33,8 +30,7 @@ def convex_budgets(
 ) -> FloatArray:
     """Returns the eta >= 0 of least sum of weights * eta^-power, so that every entry of costs.T @ eta is at most 1.
 
-    costs: shape (rows, columns). The sum is within `gap` (relative) of a lower bound, or as near as `polishes` steps
-    get. In any case every column costs at most 1.
+    costs: shape (rows, columns). The sum is within `gap` (relative) of a lower bound, if `polishes` steps suffice.
 
     >>> convex_budgets(np.array([[1.0], [1.0]]), np.array([1.0, 8.0]), 2).round(6).tolist()
     [0.333333, 0.666667]

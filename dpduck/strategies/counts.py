@@ -1,10 +1,8 @@
 """Several counts as one workload: each counts the rows of some kinds, and a row is of one kind.
 
-Two rows of data are of one kind if the same counts include them. Every group of a statement is measured by one integer
+Two rows of data are of one kind if the same counts include both. Every group of a statement is measured by one integer
 matrix B over the kinds: the counts, each kind, or a matrix from a search. With equal independent noise on every row of
-B, least squares answers the counts W by W B^+. A row of data moves the measurements by a column of B. At a price for
-columns of norm 1, the variance of a count is a product: the squared norm of its row of W B^+, times the squared norm of
-the largest column (L1 for Laplace noise, L2 for Gaussian noise).
+B, least squares answers the counts W by W B^+. A row of data moves the measurements by a column of B.
 """
 
 from __future__ import annotations
@@ -37,17 +35,15 @@ MOST_SEARCHED = 128
 """Largest number of kinds of rows for which a strategy is searched."""
 
 SECONDS = 1.0
-"""Time limit of a search."""
 
 STEPS = 2_000
 HEIGHTS = (1.0, 0.3)
-"""Entries of the rows of counts, relative to those of single kinds, from which the search starts."""
+"""Entries of the rows of counts, relative to the rows of single kinds, from which the search starts."""
 
 LEAST = 0.01
 """Entry from which the search starts for a kind that a count does not include."""
 
 ZERO = 1e-9
-"""Weights this small are rounding."""
 
 Rows = tuple[tuple[int, ...], ...]
 
@@ -68,15 +64,11 @@ class CountStrategy:
 
     @property
     def factor(self) -> MatrixFactor:
-        """Returns the matrix as trusted code applies it."""
         return MatrixFactor(np.array(self.rows, np.int64))
 
     @property
     def row_bound(self) -> int:
-        """Returns a bound on what one data row adds to an answer, for planners: 1, or the column norm << SPARE_BITS.
-
-        Planners do not count the first SPARE_BITS bits of this bound. Entries of this matrix have to count in full.
-        """
+        """Bounds what one data row adds to an answer, for planners, which do not count the first SPARE_BITS bits."""
         root = isqrt(self.factor.norms[1] - 1) + 1
         return root << SPARE_BITS if root > 1 else 1
 
@@ -93,12 +85,10 @@ class Predicates:
 
     @property
     def gram_diagonal(self) -> FloatArray:
-        """Returns the total weight of the counts that include each kind of data rows."""
         diagonal: FloatArray = self.gram.diagonal()
         return diagonal
 
     def times_gram(self, rows: FloatArray) -> FloatArray:
-        """Returns `rows` times the Gram matrix."""
         product: FloatArray = rows @ self.gram
         return product
 

@@ -27,10 +27,7 @@ class Measurement:
 
 @dataclass(frozen=True, eq=False)
 class Parameters(Sequence[Fraction]):
-    """Exact noise parameters, one per measurement. Equal parameters are stored once.
-
-    distinct: the different values. which: for each measurement, the position of its value in `distinct`.
-    """
+    """Exact noise parameters. distinct: the different values. which: each measurement's position in `distinct`."""
 
     distinct: tuple[Fraction, ...]
     which: NDArray[np.intp]
@@ -50,7 +47,7 @@ class Parameters(Sequence[Fraction]):
 
 @dataclass(frozen=True, eq=False)
 class FamilyMeasurements(Sequence[Measurement]):
-    """Measurements of one kind for many sets of attributes: every query has the factor `factors[i]` along attribute i.
+    """Measurements of many sets of attributes: every query has the factor `factors[i]` along attribute i.
 
     attribute_sets: increasing domain positions. factors: by domain position. Factors of unused attributes do not count.
     """

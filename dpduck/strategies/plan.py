@@ -34,7 +34,7 @@ class PlanPart(Protocol):
         ...
 
     def recover(self, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-        """Returns an array of answers per grouping set, one axis per attribute, from one array per measurement."""
+        """Returns an array of answers per grouping set, one axis per attribute. noisy: an array per measurement."""
         ...
 
 
@@ -43,9 +43,8 @@ class Plan:
     """The measurements for one aggregate, their recovery, and the predicted error of every workload marginal.
 
     variances: predicted noise variance of a cell after recovery, the largest of each of workload.marginals in order.
-    measurements: a tuple, or a sequence that builds its items on access (FamilyMeasurements).
-    consistency: recovery of answers, one of CONSISTENCIES. note: a line for dp_explain.
-    planning_seconds: time of planning. Comparisons of plans ignore it.
+    measurements: a tuple, or a sequence that builds its items on access (FamilyMeasurements). consistency: recovery of
+    answers, one of CONSISTENCIES. note: a line for dp_explain. planning_seconds: comparisons of plans ignore this time.
     parts: for ranges, the parts that recover the answers, with measurements in turn. Empty for marginals.
     """
 
@@ -61,7 +60,6 @@ class Plan:
 
     @property
     def cell_variances(self) -> tuple[FloatArray, ...]:
-        """Returns the variance of every released cell, in an array per marginal with an axis per attribute."""
         if self.parts:
             return tuple(variances for part in self.parts for variances in part.variances)
         shapes = ([self.workload.sizes[attribute] for attribute in marginal] for marginal in self.workload.marginals)
@@ -88,7 +86,6 @@ class Plan:
 
     @property
     def worst_stderr(self) -> float:
-        """Returns the largest predicted standard error of a released cell."""
         return float(max(self.variances) ** 0.5)
 
 
@@ -109,7 +106,7 @@ def marginal_query(attributes: tuple[int, ...], sizes: tuple[int, ...]) -> Krone
 
 
 def noisy_queries(plan: Plan) -> list[tuple[KroneckerQuery, Noise]]:
-    """Lists the measured queries with their noise. Refuses noise that cannot be drawn. Shared noise is built once."""
+    """Lists the measured queries with their noise. Refuses noise that cannot be drawn."""
     noises: dict[int, tuple[Fraction, Noise]] = {}
     queries = []
     for measurement in plan.measurements:
@@ -149,11 +146,9 @@ class PlanningProblem:
         return closure_steps(self.workload.marginals) <= MOST_STEPS
 
     def tables(self, sets: Sequence[tuple[int, ...]], parameters: Parameters) -> FamilyMeasurements:
-        """Returns measurements of every cell of the marginals on these sets of attributes."""
         return FamilyMeasurements(sets, [IdentityFactor(size) for size in self.workload.sizes], parameters)
 
     def plan(self, strategy: str, measurements: Sequence[Measurement], variances: tuple[float, ...], note: str) -> Plan:
-        """Returns a plan for this problem. variances: of a cell of each workload marginal. note: for dp_explain."""
         return Plan(strategy, self.noise, self.workload, measurements, variances, self.consistency, note)
 
 

@@ -29,9 +29,9 @@ class Predicted(Protocol):
 def price_for(target: float, noise: NoiseKind, plan_at: Callable[[Fraction], Predicted], searched: bool) -> Fraction:
     """Returns a price at which no standard error exceeds `target`: epsilon (Laplace) or rho (Gaussian), to six digits.
 
-    plan_at: returns the plan at a price. A first price follows from errors that fall as 1/epsilon or rho^(-1/2).
-    Discrete noise has less variance than that law says, so this price suffices. If plans come from no search (searched
-    is False), lower prices are tried too. The result is then within a thousandth of the least price.
+    plan_at: returns the plan at a price. Errors of continuous noise fall as 1/epsilon or rho^(-1/2), and discrete noise
+    has less variance, so the price that follows suffices. If plans come from no search (searched is False), lower
+    prices are tried too. The result is then within a thousandth of the least price.
     """
     fine = plan_at(FINE).worst_stderr
     ratio = Fraction(fine / target * (1 + 1e-9))
@@ -67,9 +67,9 @@ def even_weights(
 ) -> Iterator[FloatArray]:
     """Yields weights of answers. In each round, answers with larger errors get more weight.
 
-    Planners minimise a weighted sum of variances. Certain weights also give the least worst variance: all answers with
-    a weight then have equal errors. variances: returns the answers' variances at the last weights. cells: number of
-    cells of each answer. If it is given, weights are scaled so that weight times cells has a mean of 1.
+    Planners minimise a weighted sum of variances. With certain weights this also gives the least worst variance, and
+    all answers with a weight have equal errors. variances: returns the answers' variances at the last weights. cells:
+    of each answer. If cells are given, weights are scaled so that weight times cells has a mean of 1.
     """
     for _ in range(WEIGHTINGS):
         if cells is not None:

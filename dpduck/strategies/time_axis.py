@@ -1,21 +1,18 @@
 """Strategies for the time axis of a stream: integer matrices over T periods, and estimates from their noisy answers.
 
-A stream has counts x_1 .. x_T, of which x_k is known once period k has closed. It measures z = S x + noise. The rows of
-the integer matrix S are in the order of the last period that they read. A row is measured when that period closes
-(Denisov et al. 2022: lower triangular). One data row of a privacy unit moves S x by one column. Any m data rows move
-S x by at most m times the largest column norm. All entries of the noise are independent and have one law. Integer
-weights inside S set the precision of each measurement.
+A stream measures z = S x + noise, with x_k the count of period k. Rows of the integer matrix S are in the order of the
+last period that they read, and are measured when that period closes (Denisov et al. 2022: lower triangular). One data
+row of a privacy unit moves S x by one column, and m data rows move it by at most m times the largest column norm.
 
 * periods: S = I, each period alone.
-* tree: all complete blocks of b^l periods (Dwork, Naor, Pitassi and Rothblum 2010). Least squares recover answers from
-  the measurements so far (Honaker 2015, estimation from below).
-* factorisation: the square root of the matrix of running totals. It is a Toeplitz matrix with the entries
+* tree: all complete blocks of b^l periods (Dwork, Naor, Pitassi and Rothblum 2010), with least squares from the
+  measurements so far (Honaker 2015, estimation from below).
+* factorisation: the square root of the matrix of running totals, a Toeplitz matrix with the entries
   `c_k = binomial(2k, k) / 4^k` (Fichtenberger, Henzinger and Upadhyay 2023). Each column is brought to norm 1
-  (Henzinger, Kalinin and Upadhyay 2025) and rounded to multiples of 1 / DENOMINATOR. All steps are in integers, so
-  every machine has the same matrix.
+  (Henzinger, Kalinin and Upadhyay 2025) and rounded, all in integers, so that every machine has the same matrix.
 
-A question f has a weight for each of the first k counts. Least squares takes the rows S_k that were measured by then,
-with `w = S_k (S_k' S_k)^-1 f`. The answer w' z has |w|^2 times the variance of a draw. S_k is square except for trees.
+A question f has a weight for each of the first k counts. With the rows S_k that were measured by then, the answer is
+w' z for `w = S_k (S_k' S_k)^-1 f`, with |w|^2 times the variance of a draw.
 """
 
 from __future__ import annotations
@@ -52,12 +49,10 @@ class TimeAxis:
 
     @property
     def periods(self) -> int:
-        """Returns T, the number of periods."""
         return int(self.matrix.shape[1])
 
     @cached_property
     def factor(self) -> MatrixFactor:
-        """Returns the matrix S in the form that the kernel applies."""
         return MatrixFactor(self.matrix)
 
     @cached_property
@@ -71,10 +66,7 @@ class TimeAxis:
         return int(np.searchsorted(self.last, closed))
 
     def weights(self, closed: int, questions: FloatArray) -> FloatArray:
-        """Returns the weight of each measured row in each question's least squares answer, shape (questions, rows).
-
-        questions: the weights of the first `closed` periods in each question, shape (questions, closed).
-        """
+        """Returns each measured row's weight in each question's answer. questions: shape (questions, closed)."""
         seen = self.matrix[: self.measured(closed), :closed].astype(np.float64)
         if len(seen) == closed:
             solved: FloatArray = scipy.linalg.solve_triangular(seen, questions.T, trans="T", lower=True).T

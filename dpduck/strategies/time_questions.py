@@ -29,7 +29,6 @@ class TimeQuestion:
 
     @property
     def text(self) -> str:
-        """Returns a name of the question in words."""
         return {0: "running totals", 1: "single periods"}.get(self.window, f"the last {self.window} periods")
 
 
@@ -49,8 +48,8 @@ def variances(axis: TimeAxis, question: TimeQuestion) -> FloatArray:
 def _of_tree(axis: TimeAxis, question: TimeQuestion) -> FloatArray:
     """Returns the variances for a tree: each block that closes updates the covariance of all periods so far.
 
-    This is the update of Sherman and Morrison. A block's row reads no periods outside the block. Before the update,
-    estimates inside and outside are independent. So only covariances within the block change.
+    The update is Sherman and Morrison's. A block's row reads no periods outside the block, where estimates are
+    independent. So only covariances within the block change.
     """
     covariance, result = np.zeros((axis.periods, axis.periods)), np.zeros(axis.periods)
     measured = 0

@@ -1,8 +1,8 @@
 """Generalised least squares for marginals of any sizes, by ANOVA components: closed-form errors, and recovery.
 
-A measurement of marginal A, with noise variance v_A, has a factor F_i for each attribute i, F_i'F_i = alpha_i I +
-beta_i J. n_i is the size of i, n_A the product of sizes in A, N the number of all cells. Let P_U be the projector on
-component U of the table. All measurements together have this precision about component U, divided by N:
+A measurement of marginal A, with noise variance v_A, has a factor F_i for each attribute i, with F_i'F_i = alpha_i I +
+beta_i J. n_i is the size of i, n_A the product of sizes in A. All measurements together have this precision about
+component U of the table, divided by the number of all cells:
 
     d_U = sum over measured A containing U of
           (1/v_A) prod_{i in U} alpha_i/n_i prod_{i in A minus U} (alpha_i/n_i + beta_i)
@@ -11,13 +11,12 @@ All answers follow:
 
     Cov(cell of A, cell of B) = sum_{U in A and B} 1/(d_U n_A n_B) prod_{i in U} (n_i [cells agree on i] - 1).
 
-Recovery takes one ANOVA component at a time, since the normal matrix is diagonal on the ranges of the P_U. From the
-noisy answers z_A, the estimate of component U of marginal U is
+From the noisy answers z_A, the estimate of component U of marginal U is
 
     r_U = (1/d_U) centred( sum over measured A containing U of (1/(n_A v_A)) margin_U(F_A' z_A) ).
 
-Marginal B is the sum over U in B of r_U / prod_{i in B minus U} n_i, spread evenly. Both sums run over the workload's
-lattice and visit every array once per attribute. The cost is about the released cells times their attributes.
+Marginal B is the sum over U in B of r_U / prod_{i in B minus U} n_i, spread evenly. Both sums visit every array of the
+workload's lattice once per attribute. The cost is about the released cells times their attributes.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def component_precisions(lattice: Lattice, measurements: Sequence[Measurement], 
 
 
 def _family_precisions(lattice: Lattice, family: FamilyMeasurements, noise: NoiseKind) -> FloatArray:
-    """Returns every precision d_U from a family: one transform for its sets in the lattice, one pass per other set."""
+    """Returns every d_U from a family: one transform for its sets in the lattice, one pass for each other set."""
     distinct = [max(noise_variance(noise, parameter), LEAST_VARIANCE) for parameter in family.parameters.distinct]
     variances = np.array(distinct)[family.parameters.which]
     numbers = np.array([lattice.numbers.get(members, -1) for members in family.attribute_sets], dtype=np.intp)
@@ -73,7 +72,7 @@ def _family_precisions(lattice: Lattice, family: FamilyMeasurements, noise: Nois
 
 
 def _shares(factor: Factor) -> tuple[float, float]:
-    """Returns (alpha/n, alpha/n + beta) for F'F = alpha I + beta J: precisions of a contrast and of the total by F."""
+    """Returns a factor's precisions of a contrast and of the total: alpha/n and alpha/n + beta (see above)."""
     coefficients = gram(factor)
     if coefficients is None:
         raise TypeError(f"{type(factor).__name__} has no closed-form components")
@@ -82,7 +81,6 @@ def _shares(factor: Factor) -> tuple[float, float]:
 
 
 def _one_precision(lattice: Lattice, members: Sequence[int], factors: Sequence[Factor], variance: float) -> FloatArray:
-    """Returns the amount that one measurement adds to the precision d_U of every component U."""
     added = np.where(lattice.within(members), 1 / variance, 0.0)
     for attribute, factor in zip(members, factors, strict=True):
         share, left = _shares(factor)
@@ -95,7 +93,7 @@ def _one_precision(lattice: Lattice, members: Sequence[int], factors: Sequence[F
 
 
 def component_variances(lattice: Lattice, precisions: FloatArray) -> FloatArray:
-    """Returns 1/d_U for all components: infinite without a measurement, 0 with an attribute of a single value."""
+    """Returns 1/d_U of all components: infinite without a measurement, 0 with an attribute of a single value."""
     sizes = np.asarray(lattice.sizes, dtype=np.float64)
     with np.errstate(divide="ignore"):
         variances: FloatArray = np.where(lattice.products(sizes - 1) > 0, 1 / precisions, 0.0)
@@ -112,7 +110,7 @@ def marginal_variances(lattice: Lattice, variances: FloatArray) -> FloatArray:
 
 
 def workload_variances(lattice: Lattice, measurements: Sequence[Measurement], noise: NoiseKind) -> tuple[float, ...]:
-    """Predicts the variance of a cell of each workload marginal after least squares. lattice: of the workload."""
+    """Predicts a cell's variance in each workload marginal after least squares. lattice: of the workload."""
     precisions = component_precisions(lattice, measurements, noise)
     by_set = marginal_variances(lattice, component_variances(lattice, precisions))
     return tuple(by_set[lattice.family].tolist())
@@ -125,7 +123,7 @@ def least_squares_variances(plan: Plan) -> tuple[float, ...]:
 
 
 def cell_weights(lattice: Lattice, workload: MarginalWorkload) -> FloatArray:
-    """Returns, for each set B in the lattice, the weight of its marginal times its cells, 0 if it is not asked."""
+    """Returns the weight of each lattice set's marginal times its cells, 0 if the marginal is not asked."""
     weights: FloatArray = lattice.family_totals(workload.weights) * lattice.products(lattice.sizes)
     return weights
 
@@ -140,7 +138,7 @@ def direct_sources(
 ) -> tuple[tuple[int, ...], tuple[float, ...]]:
     """Returns the number of the measured table that answers each marginal, and the variance of an answered cell.
 
-    It is the marginal's table if it was measured, else the best table with all its attributes, which must exist.
+    The table is the marginal's own if it was measured, else the best table with all its attributes, which must exist.
     """
     tables = [measurement.query.attributes for measurement in measurements]
     variances = [noise_variance(noise, measurement.parameter) for measurement in measurements]
@@ -225,7 +223,7 @@ def gather(
     noise: NoiseKind,
     noisy: Sequence[IntegerArray],
 ) -> list[FloatArray]:
-    """Sums (1/(n_A v_A)) margin_U(F_A' z_A) over measurements A, for each set U of the lattice. Nothing is centred."""
+    """Sums (1/(n_A v_A)) margin_U(F_A' z_A) over measurements A, for each set U of the lattice, without centring."""
     sums: list[FloatArray | None] = [None] * len(lattice)
     later: list[tuple[int, FloatArray]] = []  # additions to one set only, not to its subsets
     for measurement, answers in zip(measurements, noisy, strict=True):
@@ -254,13 +252,11 @@ def gather(
 
 
 def _add(sums: list[FloatArray | None], number: int, added: FloatArray) -> None:
-    """Adds an array to the sum of one set."""
     before = sums[number]
     sums[number] = added if before is None else before + added
 
 
 def _shape(lattice: Lattice, number: int) -> tuple[int, ...]:
-    """Returns the shape of the array of one set of the lattice."""
     order = int(lattice.orders[number])
     row = lattice.members[order][number - lattice.offsets[order]]
     return tuple(lattice.sizes[attribute] for attribute in row.tolist())
@@ -283,9 +279,9 @@ def centre(component: FloatArray) -> None:
 
 
 def spread_evenly(lattice: Lattice, components: list[FloatArray], *, averaged: bool = True) -> None:
-    """Turns components into marginals, in place: adds to every set the components of its subsets, along its new axes.
+    """Turns components into marginals, in place: adds the components of all subsets to every set, along its new axes.
 
-    averaged: whether to divide by the size of each new axis (ANOVA components), or to repeat (Fourier sums).
+    averaged: True divides by the size of each new axis (ANOVA components). False repeats values (Fourier sums).
     """
     for size, step in zip(lattice.sizes, lattice.steps, strict=True):
         share = 1 / size if averaged else 1.0
@@ -294,7 +290,7 @@ def spread_evenly(lattice: Lattice, components: list[FloatArray], *, averaged: b
 
 
 def in_order(lattice: Lattice, tables: Sequence[FloatArray]) -> tuple[FloatArray, ...]:
-    """Returns a table for each marginal that the lattice was built from, in that order. No two share memory."""
+    """Returns the table of each marginal that the lattice was built from, in that order. No two share memory."""
     seen: set[int] = set()
     answers = []
     for number in lattice.family.tolist():

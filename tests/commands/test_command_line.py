@@ -96,7 +96,7 @@ def test_boxes_fit_a_terminal(clinic: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for command, needed in (
         (("show", clinic, "by_sex"), ("visits", "average_age", "visits_stderr")),
         (("budget", clinic), ("declared", "epsilon = 1 ", "50 %", "epsilon_left", " 0.5 ")),
-        (("ledger", clinic), ("charged_at", "epsilon", "statement", "│ CREATE PRIVACY POLICY", " 0.5 ")),
+        (("ledger", clinic), ("charged_at", "of_your_budget", "CREATE PRIVACY POLICY", "50 % (epsilon = 0.5)")),
         (("releases", clinic), ("by_sex", "epsilon", "statement: CREATE PRIVATE VIEW")),
         (("policies", clinic), ("privacy_unit: ", "    BUDGET (epsilon = 1),")),
         (("explain", clinic, COUNT), ("stderr", "time: under a second")),

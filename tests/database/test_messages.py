@@ -94,7 +94,7 @@ def test_a_view_says_whose_rows_it_is_about(clinic: Clinic) -> None:
         "CREATE PRIVATE VIEW cube OPTIONS (epsilon = 1) AS SELECT ward, age, count(*) AS n FROM visits GROUP BY ALL"
     )
     comment = clinic.value("SELECT comment FROM duckdb_tables() WHERE table_name = 'cube'")
-    assert comment.startswith("differentially private, epsilon = 1 (pure); protects all rows of one")
+    assert comment.startswith("differentially private, epsilon = 1 (pure), 10 % of the budget then; protects")
     assert "of which at most 4 are counted" in comment
     assert "by ward (6 values, rows with NULL or other values are not counted), age (10 values, rows with" in comment
     assert "ledger entry" in comment

@@ -90,7 +90,7 @@ def test_a_published_file_holds_views_metadata_comments_and_macros(store: Path, 
         assert [name for name, _ in tables] == ["cube", "dpduck_releases"]
         scope = r"protects all rows of one privacy unit, of which at most 4 are counted; by ward \(.*\), sex \(.*\)"
         error = r"standard error of n \S+( to \S+)?"
-        price = r"differentially private, epsilon = 0\.5 \(pure\)"
+        price = r"differentially private, epsilon = 0\.5 \(pure\), 5 % of the budget then"
         assert re.fullmatch(rf"{price}; {scope}; {error}; strategy \w+: [\w ,]+", tables[0][1])
         facts = published.execute("SELECT name, epsilon, delta, rho, rows FROM dpduck_releases").fetchall()
         assert facts == [("cube", 0.5, 0.0, pytest.approx(0.1075534546561081), 21)]

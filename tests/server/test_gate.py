@@ -95,6 +95,23 @@ def test_everyone_sees_their_own_ledger_rows(served: Served) -> None:
     assert served.rows("carol", "FROM dp_ledger()") == []
 
 
+def test_prices_are_parts_of_ones_own_share(served: Served) -> None:
+    """The ledger and the plan of a principal name parts of their share. A view's comment names no share."""
+    served.rows("alice", count("age", "0.02"))
+    view = "CREATE PRIVATE VIEW parts OPTIONS (epsilon = 0.01) AS SELECT sex, count(*) AS n FROM visits GROUP BY sex"
+    assert served.rows("alice", f"FROM dp('{view}')")
+    assert served.rows("alice", "SELECT price FROM dp_ledger() ORDER BY id DESC LIMIT 2") == [
+        ("0.2 % of your budget (epsilon = 0.01)",),
+        ("0.4 % of your budget (epsilon = 0.02)",),
+    ], "her share is half of epsilon = 10"
+    planned = served.rows("alice", f"SELECT price FROM dp_plan('{by('ward', '0.04')}') WHERE number = 1")
+    assert planned == [("0.8 % of your budget (epsilon = 0.04)",)]
+    comments = "SELECT comment FROM duckdb_tables() WHERE table_name = 'parts'"
+    for reader in ("alice", "bob"):
+        ((comment,),) = served.rows(reader, comments)
+        assert comment.startswith("differentially private, epsilon = 0.01 (pure), 0.1 % of the budget then; ")
+
+
 def test_a_view_that_is_made_is_there_at_once(served: Served) -> None:
     """CREATE and DROP PRIVATE VIEW change the served views at once. The name of another's view is taken."""
     made = "CREATE PRIVATE VIEW mine OPTIONS (epsilon = 0.01) AS SELECT sex, count(*) AS n FROM visits GROUP BY sex"

@@ -91,7 +91,7 @@ def test_the_guarantee_is_written_on_the_table(clinic: Clinic) -> None:
 
 
 def test_every_column_says_what_it_is(open_clinic: OpenClinic) -> None:
-    """Keys, answers and computed columns have different comments. The view's says which epsilon a rho implies."""
+    """Keys, answers and computed columns have different comments. The view's has the typed price."""
     clinic = open_clinic()
     clinic.fill()
     clinic.protect(POLICY.replace("epsilon = 10", "epsilon = 10, delta = 1e-5"))
@@ -105,7 +105,10 @@ def test_every_column_says_what_it_is(open_clinic: OpenClinic) -> None:
     assert columns["low"] == columns["twice"]
     assert columns["low"].startswith("computed from answers that are differentially private, rho = ")
     table = clinic.value("SELECT comment FROM duckdb_tables() WHERE table_name = 'v'")
-    assert "; implies epsilon = 1, delta = 1e-06; protects all rows of one privacy unit, " in table
+    assert table.startswith(
+        "differentially private, epsilon = 1 with delta = 1e-06 (rho = 0.024356, zCDP), 1.4 % of the budget then; "
+        "protects all rows of one privacy unit, "
+    )
 
 
 def test_names_that_are_taken(clinic: Clinic) -> None:

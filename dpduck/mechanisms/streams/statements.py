@@ -21,7 +21,7 @@ from dpduck.language.statements.parse import parse_statement
 from dpduck.mechanisms.certificate import plan_text
 from dpduck.mechanisms.forecast import charge_price, explain_sql
 from dpduck.mechanisms.parts import DatabaseParts
-from dpduck.mechanisms.prices import in_both_forms
+from dpduck.mechanisms.prices import in_both_forms, price_of_view
 from dpduck.mechanisms.published_facts import notes_of
 from dpduck.mechanisms.rehearsal import rehearse_asks
 from dpduck.mechanisms.release import WAITING
@@ -160,6 +160,7 @@ class Streams:
         )  # fmt: skip
         scope = scope_of(stream)
         release = _add_notes(stream, release_of(named, price, caller.name, scope))
+        release = replace(release, price=price_of_view(release, request, self.parts.ledger.budget(rows.unit_key)))
         empty = publication_sql(stream, plan, "")
         note = self.store.made(named, release, empty, plan_text(asks))
         require_stream(asks, stream.axis)

@@ -22,7 +22,7 @@ from dpduck.mechanisms.cubes.combine import base_release
 from dpduck.mechanisms.forecast import Forecast, explain_sql
 from dpduck.mechanisms.known.margins import KnownMargins
 from dpduck.mechanisms.parts import DatabaseParts
-from dpduck.mechanisms.prices import describe_entry
+from dpduck.mechanisms.prices import describe_entry, price_of_view
 from dpduck.mechanisms.released_rows import label_array
 from dpduck.mechanisms.synthetic.children import Parents, child_codes, has_parents, parents_of
 from dpduck.mechanisms.synthetic.cliques import LARGEST_TABLE, cells_for_fit, cliques_of
@@ -144,7 +144,9 @@ class SyntheticTables:
         tables = {statement.name: _number_rows(drawn, request.options.key, wanted)}
         if request.options.weights:
             tables = {statement.name + WEIGHTS: _weights(columns, model), **tables}
-        return self._store(statement, text, caller, replace(release, digest=_table_digest(request, parents)), tables)
+        price = price_of_view(release, request.base, self._parts.ledger.budget(request.base.rows.unit_key))
+        release = replace(release, digest=_table_digest(request, parents), price=price)
+        return self._store(statement, text, caller, release, tables)
 
     def sample(self, statement: SampleRelease, text: str, caller: Caller) -> str:
         """Stores rows drawn from a distribution that is fitted to a released cube, or to all known margins."""

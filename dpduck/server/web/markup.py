@@ -227,6 +227,8 @@ def price(row: Mapping[str, Any]) -> str:
         return "free: it is paid for already"
     if str(row.get("note") or "").startswith("as a statement above"):
         return "free: it is paid for with the one above"
+    if row.get("price"):
+        return str(row["price"])
     parts = [f"{name} = {at_least(row[name])}" for name in ("epsilon", "delta") if row.get(name)]
     if not row.get("epsilon") and row.get("rho"):
         parts.insert(0, f"rho = {at_least(row['rho'])}")

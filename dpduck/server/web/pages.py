@@ -419,7 +419,7 @@ def _policies(policies: Sequence[Mapping[str, object]]) -> Html:
 
 def _paid(desk: Desk) -> Html:
     charges = desk.read(
-        "SELECT strftime(charged_at, '%Y-%m-%d %H:%M') AS moment, table_name, epsilon, rho, delta, statement "
+        "SELECT strftime(charged_at, '%Y-%m-%d %H:%M') AS moment, table_name, epsilon, rho, delta, statement, price "
         f"FROM dp_ledger() ORDER BY id DESC LIMIT {MOST_PAID}"
     )
     return ledger(charges.dicts()) if charges and charges.rows else element("p", "Nothing yet.")

@@ -1,16 +1,13 @@
 """Strategy C: unions of clusters of marginals, with uniform or optimal noise (C+).
 
 The clustering is greedy (Ding, Winslett, Han, Li 2011), with the error of the datacubes paper as its cost. Each cluster
-measures one marginal, the union of its members, and sums it for each member. Let A have n_A cells and B the weight w_B.
-A cell of member B has n_A/n_B times the noise variance of the union A. So the weighted errors of members add up to
-(sum of w_B) n_A times that variance. With g clusters of equal noise it is 2 (g/epsilon)^2, or g/(2 rho) under Gaussian
-noise. The cost is
+measures one marginal, the union A of its members, with n_A cells. A cell of member B sums n_A/n_B cells of A, with the
+weight w_B. So with g clusters of equal noise the cost is
 
     g^p * sum over clusters of (sum of w_B) n_A,    p = 2 (Laplace), p = 1 (Gaussian).
 
-The search starts from one cluster per marginal. It merges the pair that raises the sum least, until one cluster is
-left, and returns the cheapest clustering on the way. (Ding et al. stop at the first merge that raises the cost. Later
-merges may lower it.) A merge updates one row of a matrix of union sizes. The paper's search takes hours, ours 1 second.
+The search starts from one cluster per marginal and merges the pair that raises the sum least, until one cluster is
+left. The cheapest clustering on the way wins. (Ding et al. stop at the first merge that raises the cost.)
 """
 
 from __future__ import annotations
@@ -30,10 +27,7 @@ from dpduck.values.arrays import FloatArray
 
 
 def plan_clustering(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
-    """Plans strategy C (budgets 'uniform': equal noise), or C+ with noise by the recovery weights of the clusters.
-
-    Both have the same clusters. C+ takes equal noise if this is better after least squares.
-    """
+    """Plans strategy C (budgets 'uniform'), or C+ with noise by the clusters' recovery weights if that is better."""
     workload, noise = problem.workload, problem.noise
     marginals, weights = distinct_marginals(workload)
     cells = np.array([np.prod([float(workload.sizes[i]) for i in marginal]) for marginal in marginals])
@@ -53,7 +47,6 @@ def plan_clustering(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
 
 
 def _plan(problem: PlanningProblem, unions: tuple[tuple[int, ...], ...], parameters: Parameters) -> Plan:
-    """Returns the plan that measures the marginals on these unions of attributes."""
     measurements = problem.tables(unions, parameters)
     if problem.consistency == "l2":
         variances = workload_variances(problem.lattice, measurements, problem.noise)
@@ -96,7 +89,8 @@ def cluster(
 def _merge_all(logs: FloatArray, held: FloatArray, weights: FloatArray) -> tuple[list[tuple[int, int]], FloatArray]:
     """Returns all greedy merges in order, as (kept cluster, merged cluster), and the cost before each and at the end.
 
-    logs: logarithms of sizes. held: 1 where a marginal has an attribute. Costs are without the factor g^p (see above).
+    held: 1 where a marginal has an attribute. Costs are without the factor g^p (see above). A merge updates one row of
+    a matrix of union sizes, so the search takes a second, where the paper's takes hours.
     """
     held, weights = held.copy(), weights.copy()
     log_cells = held @ logs
@@ -131,7 +125,7 @@ def _merge_all(logs: FloatArray, held: FloatArray, weights: FloatArray) -> tuple
 
 
 def _raise(logs: FloatArray, held: FloatArray, weights: FloatArray, log_cells: FloatArray, row: int) -> FloatArray:
-    """Returns how much the cost would grow if cluster `row` merged with each cluster. log_cells: of the unions."""
+    """Returns the growth of the cost if cluster `row` merged with each cluster. log_cells: of the unions."""
     union = log_cells + log_cells[row] - held @ (logs * held[row])
     grown: FloatArray = (
         (weights + weights[row]) * np.exp(union) - weights * np.exp(log_cells) - weights[row] * np.exp(log_cells[row])

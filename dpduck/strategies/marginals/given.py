@@ -2,14 +2,9 @@
 
 For a set B of axes let D_B be the known precision of its component (as in strategies/recovery/estimator.py). Let n_i be
 the sizes, and c_B the squared length of an asked row's part in the component. A row is a vector of weights over the
-cells. A marginal A that is measured with precision p_A adds p_A prod_{i not in A} n_i to D_B of every B inside A. The
-row's variance is then
+cells. If every marginal A is also measured, with precision p_A, the row's variance is
 
     sum over B of c_B / (D_B + sum over A containing B of p_A prod_{i not in A} n_i).
-
-It is convex in p. Gaussian noise costs the sum of p. At a fixed sum, the steps of optimal design find the least: p_A
-is multiplied and grows if its derivative is above the average (Silvey, Titterington and Torsney 1978). Their power 1/2
-never makes a sum of variances worse. Laplace noise costs the roots of p. Steps over the roots end in a local optimum.
 """
 
 from __future__ import annotations
@@ -24,13 +19,12 @@ from dpduck.strategies.target import even_weights
 from dpduck.values.arrays import BoolArray, FloatArray
 
 MOST_AXES = 7
-"""Largest number of axes that are planned for. More axes have too many sets."""
+"""Largest number of axes. More axes have too many sets."""
 
 STEPS, SETTLED = 400, 1e-7
-"""Steps of the search for shares, and the largest change of a share at which it ends."""
+"""Most steps of the search for shares, and the largest change of a share at which it ends."""
 
 CLOSE = 1e-3
-"""Relative distance from the least price that is close enough."""
 
 LEAST_SHARE = 1e-2
 """Least share of the price. A marginal with a smaller share is not measured."""
@@ -41,7 +35,7 @@ NEVER = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Gap:
-    """Known precisions and asked rows, over all sets of some axes. Bit i of a set's number tells if it has axis i.
+    """Known precisions and asked rows, over all sets of some axes. Bit i of a set's number is 1 if the set has axis i.
 
     known: D, the precision of each component. asked: c, the squared length of each asked row's part in each component.
     """
@@ -52,7 +46,6 @@ class Gap:
     weights: FloatArray | float = 1.0
 
     def members(self, number: int) -> tuple[int, ...]:
-        """Returns the axes of the set with this number."""
         return tuple(i for i in range(len(self.sizes)) if number >> i & 1)
 
     def variances(self, precisions: FloatArray) -> FloatArray:
@@ -70,7 +63,7 @@ class Gap:
 
     @property
     def lift(self) -> FloatArray:
-        """Returns, for each marginal A, what its precision of 1 adds to a component: the product of sizes outside A."""
+        """Returns the product of the sizes outside each marginal, times which its precision counts in a component."""
         whole = range(len(self.sizes))
         return np.array(
             [prod(float(self.sizes[i]) for i in whole if not number >> i & 1) for number in range(1 << len(whole))]
@@ -90,6 +83,8 @@ def best_precisions(gap: Gap, noise: NoiseKind, amount: float) -> FloatArray:
     """Returns the precision of each marginal for the least weighted sum of the asked rows' variances.
 
     amount: rho (half the sum of precisions) or epsilon (the sum of roots of twice the precisions), for one data row.
+    The steps are those of optimal design: a share grows if its derivative is above the average (Silvey, Titterington
+    and Torsney 1978). Under Gaussian noise they end in the optimum, under Laplace noise in a local optimum.
     """
     gaussian = noise is NoiseKind.GAUSSIAN
     inside, lifted = gap.inside.astype(np.float64), gap.lift
@@ -121,7 +116,7 @@ def shares_of(precisions: FloatArray, noise: NoiseKind) -> FloatArray:
 
 
 def least_amount(gap: Gap, noise: NoiseKind, target: float, most: float) -> float | None:
-    """Returns the least price at which no asked row exceeds the standard error `target`. None: it is above `most`."""
+    """Returns the least price at which no asked row exceeds the standard error `target`, None if above `most`."""
 
     def reaches_target(amount: float) -> bool:
         return bool(gap.variances(best_precisions(gap, noise, amount)).max() <= target**2)

@@ -1,7 +1,7 @@
 """Planners of strategies over marginals: the measured tables, and the exact rationals of their noise.
 
-I is one table, Q each table that is asked, R the residual basis, and F Hadamard coefficients. A trailing + is for
-optimal noise. Counts of distinct values do not add up over cells, so each grouping set has a separate measurement.
+I is one table, Q each table that is asked, R the residual basis, and F Hadamard coefficients. A trailing + means
+optimal noise.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SHARES = "shares"
 
 
 def plan_identity(problem: PlanningProblem, _: str = "optimal") -> Plan:
-    """Plans strategy I: one table over every used attribute. Answers are its sums, which are always consistent."""
+    """Plans strategy I: one table over every used attribute. Answers are sums of its cells, so they are consistent."""
     workload, base = problem.workload, base_attributes(problem.workload)
     whole = len(base) == len(workload.sizes)  # the cells of a margin move by more than the cells of the whole table
     squared = problem.squared_bound if whole else None
@@ -72,7 +72,7 @@ def plan_marginals(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
 
 
 def parameters_of(problem: PlanningProblem, weights: FloatArray | None, tables: int) -> Parameters:
-    """Returns the noise parameters of `tables` tables: optimal for these recovery weights, equal if they are None."""
+    """Returns the noise parameters of `tables` tables: optimal for these recovery weights, or equal without weights."""
     norms = [1] * tables
     if weights is None:
         return uniform_parameters(problem.noise, norms, problem.amount, problem.unit_bound)
@@ -92,10 +92,7 @@ def parameters_by_share(problem: PlanningProblem, sets: Sequence[tuple[int, ...]
 
 
 def plan_residual(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
-    """Plans R, which measures each ANOVA component apart. So answers are consistent, whatever consistency is asked.
-
-    budgets: 'optimal', or 'uniform' for the same sigma_A^2 in every set A, as the weights v_A = p_A give.
-    """
+    """Plans R, which measures each ANOVA component apart, so that answers are consistent whatever is asked."""
     if problem.noise is not NoiseKind.GAUSSIAN:
         raise Refusal("the residual basis needs Gaussian noise", accepted="a budget with delta, or strategy = 'auto'")
     closed = problem.lattice
@@ -115,8 +112,8 @@ def closure_measurements(
 ) -> FamilyMeasurements:
     """Returns one measurement for each subset of the workload's marginals, with noise that is optimal for the weights.
 
-    factors: by domain position. weights: the recovery weight of each subset, summed over the rows of its query. A
-    subset with an attribute of one value has no rows, so nothing is measured there.
+    weights: each subset's recovery weight, summed over the rows of its query. A subset with an attribute of one value
+    has no rows, so nothing is measured there.
     """
     noise, lattice = problem.noise, problem.lattice
     column = [norm_of(factors[attribute], noise) for attribute in lattice.attributes]
@@ -136,9 +133,9 @@ def norm_of(factor: Factor, noise: NoiseKind) -> int:
 def plan_fourier(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
     """Plans F (equal noise) or F+ (optimal noise), which measure Hadamard coefficients of the codes' bits.
 
-    Recovery is least squares over the valid cells, or the paper's plain inverse transform at consistency 'none'. They
-    differ if a size is no power of two. Least squares knows that cells of padded codes are 0. This lowers the error of
-    every cell (by 4 % on Adult's eight attributes). The plain inverse gives margins that are not consistent.
+    Recovery is least squares, or the paper's plain inverse transform at consistency 'none'. If a size is no power of
+    two, only least squares knows that cells of padded codes are 0. This lowers the error of every cell (by 4 % on
+    Adult's eight attributes), and margins are consistent.
     """
     closed = problem.lattice
     codes = np.array([code_count(size) for size in closed.sizes], dtype=np.float64)
@@ -154,10 +151,7 @@ def plan_fourier(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
 
 
 def _plain_variances(lattice: Lattice, measurements: FamilyMeasurements, noise: NoiseKind) -> tuple[float, ...]:
-    """Returns the variance of a cell of each marginal B by the plain inverse transform.
-
-    It is sum_{T in B} v_T prod_{i in T} (m_i - 1) / m_B^2: the ANOVA formula over padded sizes m_i, with variances v_T.
-    """
+    """Returns a cell's variance in each marginal by the plain inverse transform: ANOVA over padded sizes."""
     by_set = coefficient_variances(lattice, measurements, noise)
     return tuple(marginal_variances(code_lattice(lattice), by_set)[lattice.family].tolist())
 
@@ -181,7 +175,7 @@ DISTINCT = "distinct"
 def plan_distinct(
     workload: MarginalWorkload, noise: NoiseKind, amount: Fraction, unit_bound: int, squared_bound: int
 ) -> Plan:
-    """Plans counts of distinct values: a measurement for each grouping set. A row adds a value to one cell per set.
+    """Plans counts of distinct values, which do not add up over cells, so that each set needs a measurement.
 
     squared_bound: a unit's squared L2 sensitivity in one grouping set.
     """

@@ -39,9 +39,9 @@ def distinct_marginals(workload: MarginalWorkload) -> tuple[tuple[tuple[int, ...
 
 
 def residual_weights(lattice: Lattice, cell_weights: FloatArray) -> FloatArray:
-    """Returns the recovery weight of each set's residual query (strategy R), summed over its rows, for integer rows.
+    """Returns the recovery weight of each set's integer residual query (strategy R), summed over the query's rows.
 
-    cell_weights: w_B N_B, the weight times the cells of each marginal B, 0 if it is not asked. A unit of sigma_A^2 adds
+    cell_weights: w_B N_B, the weight times the cells of each marginal B, 0 if B is not asked. A unit of sigma_A^2 adds
     `v_A = p_A sum over B containing A of w_B N_B prod_{j in B minus A} n_j^-2` to the weighted variance of all answers.
     The integer query's variance is sigma_A^2 n_A^2, so its weight is v_A / n_A^2.
     """
@@ -73,10 +73,9 @@ def hadamard_adjoint(size: int, tensor: FloatArray, axis: int) -> FloatArray:
 def coefficient_weights(lattice: Lattice, cell_weights: FloatArray) -> FloatArray:
     """Returns, for each set T in the lattice, the summed recovery weight of the Hadamard coefficients with support T.
 
-    cell_weights: the summed weight of the valid cells of each set's marginal, 0 if it is not asked. m_i is the number
-    of codes of attribute i. A cell of B is the sum of chi(cell) f / m_B over the coefficients f with support in B (the
-    paper, Theorem 4.1 (2)). So the weight of a coefficient is the sum of cell_weights(B) / m_B^2 over the sets B that
-    contain T. The number of coefficients with support T is prod_{i in T} (m_i - 1).
+    cell_weights: the summed weight of the valid cells of each set's marginal, 0 if it is not asked. A cell of marginal
+    B is the sum of chi(cell) f / m_B over the coefficients f with support in B (the paper, Theorem 4.1 (2)), where m_i
+    is the number of codes of attribute i. There are prod_{i in T} (m_i - 1) coefficients with support T.
     """
     codes = np.array([code_count(size) for size in lattice.sizes], dtype=np.float64)
     each = lattice.sum_over_supersets(cell_weights / lattice.products(codes) ** 2, np.ones(len(codes)))

@@ -14,15 +14,15 @@ from dpduck.values.errors import Refusal
 
 MOST_BUCKETS = 1024
 MOST_CHOICES = 1 << 14
-"""Most buckets to choose from. The error grows with the logarithm of their number. Places in a bucket are unknown."""
+"""Most buckets to choose from. The error grows with the logarithm of their number."""
 FEWEST_BUCKETS = 16
 MOST_TREE_CELLS = 1 << 22
-"""Largest product of the buckets and the cells of all grouping sets."""
+"""Largest product of the number of buckets and the number of cells in all grouping sets."""
 
 
 @dataclass(frozen=True)
 class Buckets:
-    """`count` buckets of equal width from `start`. whole: a bucket has only the value in its middle, else a range."""
+    """`count` buckets of equal width from `start`. whole: a bucket is one value, in its middle, and not a range."""
 
     start: Fraction
     width: Fraction
@@ -64,15 +64,12 @@ def tree_workload(count: int) -> RangeWorkload:
 
 
 RARELY = 20
-"""One time in this many, a cell without rows has an answer, and a value is further off than BucketChoice.far."""
+"""One in this many cells without rows has an answer. One in this many values is further off than BucketChoice.far."""
 
 
 @dataclass(frozen=True)
 class BucketChoice:
-    """Choice of one bucket of each cell near a quantile or an end of its interval. Fields are as in kernel Quantiles.
-
-    far: in at least 19 of 20 answers, whatever the rows, the value's rank is within `far` rows of the quantile's.
-    """
+    """Choice of one bucket of each cell near a quantile or an end of its interval, with the fields of Quantiles."""
 
     buckets: int
     below: int
@@ -83,7 +80,7 @@ class BucketChoice:
 
     @property
     def far(self) -> float:
-        """Returns a rarely exceeded rank error. An error of r rows has the weight exp(-rate * r * (below + above))."""
+        """Returns a rank error that at least 19 of 20 values do not exceed, whatever the rows."""
         return log(RARELY * self.buckets) / float(self.rate * (self.below + self.above))
 
     @property
@@ -108,7 +105,6 @@ class BucketChoice:
 PARTS = (Fraction(1, 2), Fraction(1, 4), Fraction(1, 4))
 """Parts of the price for the value, the lower end and the upper end of its interval."""
 WITHOUT_ENDS = (Fraction(1),)
-"""Parts of the price without an interval."""
 
 
 def bucket_choices(

@@ -1,4 +1,8 @@
-"""Candidate strategies for one workload of intervals, by name, for the L1 or the L2 norm."""
+"""Candidate strategies for one workload of intervals, by name, for the L1 or the L2 norm.
+
+Strategies with real entries are rounded to integers, with column norms as nearly equal as integers allow. Privacy is
+accounted for the integers, so rounding costs a little accuracy and never any privacy.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +23,12 @@ from dpduck.strategies.ranges.strategy import RangeStrategy, factor_over, identi
 from dpduck.values.arrays import FloatArray, IndexArray, IntegerArray
 from dpduck.values.errors import Refusal
 
-# Rounding turns a real strategy with unit columns into an integer strategy. The columns of the integer strategy have
-# norms as nearly equal as integers allow.
-#
-# Privacy is accounted for the integers: rounding costs a little accuracy and never any privacy.
-
 BITS = 15
 """Entries become multiples of 2^-15 of the columns' norm. This costs less than 0.01 % of variance at 1,024 values."""
 
 
 def quantise_l1(strategy: FloatArray, bits: int = BITS) -> IntegerArray:
-    """Rounds 2^bits * `strategy` to integers. A column's L1 norm becomes at most 2^bits, exactly 2^bits if it was 1.
-
-    The largest entry of each column absorbs the rounding of the others.
+    """Rounds 2^bits * `strategy` to integers, with column L1 norms of at most 2^bits. Largest entries absorb rounding.
 
     >>> quantise_l1(np.array([[0.5, 0.1], [-0.5, 0.9]]), 3).tolist()
     [[4, 1], [-4, 7]]
@@ -47,8 +44,7 @@ def quantise_l1(strategy: FloatArray, bits: int = BITS) -> IntegerArray:
 
 
 def quantise_l2(strategy: FloatArray, bits: int = BITS) -> IntegerArray:
-    """Rounds 2^bits * `strategy` to integers. A column's squared L2 norm becomes at most 4^bits, and hardly less if
-    it was 1: above 4^bits - 2^(bits + 1). The largest entry of each column absorbs the rounding of the others.
+    """Rounds 2^bits * `strategy` to integers, with squared L2 norms of at most 4^bits. Largest entries absorb rounding.
 
     >>> quantise_l2(np.array([[0.6, 1.0], [0.8, 0.0]]), 4).tolist()
     [[10, 16], [12, 0]]
@@ -65,13 +61,13 @@ def quantise_l2(strategy: FloatArray, bits: int = BITS) -> IntegerArray:
 
 
 BRANCHINGS = (2, 3, 5)
-"""Branching factors that 'hierarchy' tries. If levels are left out, the factors become powers, such as 4 or 8."""
+"""Branching factors that 'hierarchy' tries. A tree without some levels has powers of these, such as 4 or 8."""
 
 SEARCH_PART = 0.55
-"""Part of the remaining time that the search for a strategy may take. The rest is for predicting its errors."""
+"""Part of the remaining time for the search for a strategy. The rest is for predicting the strategy's errors."""
 
 LEAST_BITS = 10
-"""Strategies with real entries need this many bits. With fewer, rounding loses much or makes the matrix singular."""
+"""Fewest bits for strategies with real entries. With fewer, rounding loses much or makes the matrix singular."""
 
 LEAST_PART = 0.25
 """Least part of the whole planning time that the search may take."""
@@ -99,7 +95,7 @@ class RangeProblem:
 
     @property
     def search_seconds(self) -> float:
-        """Returns the seconds that an optimised strategy may take from now."""
+        """Returns the seconds that a search for a strategy may take from now."""
         left = self.begin + self.seconds - monotonic()
         return max(SEARCH_PART * left, LEAST_PART * self.seconds)
 
@@ -180,7 +176,7 @@ CANDIDATES: dict[str, Callable[[RangeProblem], RangeStrategy]] = {
     "p_identity": p_identity_strategy,
     "gaussian_optimum": gaussian_strategy,
 }
-"""Candidates, the simplest first. Of equal predictions the first wins."""
+"""Candidates, the simplest first. The first of equal predictions wins."""
 
 
 def applies(name: str, problem: RangeProblem) -> bool:

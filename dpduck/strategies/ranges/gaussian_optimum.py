@@ -3,8 +3,8 @@
 V is the workload's Gram matrix. The problem is convex. For any m > 0 let D = diag(m) and R = (D^1/2 V D^1/2)^1/2. By
 duality, the total variance of every strategy is at least (trace R)^2 / sum(m) (Li, Miklau, Hay, McGregor, Rastogi, The
 matrix mechanism, 2015). At the optimum both are equal, and X = D^-1/2 R D^-1/2 has unit diagonal: m = diag(R). The
-planner iterates this, first on a coarser workload (Denisov, McMahan, Rush, Smith, Thakurta, Improved differential
-privacy for SGD via optimal private linear operators, 2022). Each step gives a strategy and a lower bound.
+planner iterates this (Denisov, McMahan, Rush, Smith, Thakurta, Improved differential privacy for SGD via optimal
+private linear operators, 2022).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GAP = 1e-4
 """The iteration stops if the total variance exceeds the lower bound by at most this part of the bound."""
 
 COARSEST = 128
-"""A workload over more values starts from the solution over a quarter as many intervals of values."""
+"""With more values, the iteration starts from the solution over a quarter as many intervals of values."""
 
 MOST_STEPS = 300
 
@@ -41,10 +41,7 @@ RIDGE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class GaussianOptimum:
-    """Strategy with columns of L2 norm 1, and its total variance at sigma = 1.
-
-    matrix: A, shape (n, n), upper triangular. total: trace(V (A'A)^-1). lower_bound: on the total of any strategy.
-    """
+    """Strategy A with columns of L2 norm 1, its total variance at sigma = 1, and a lower bound on any total."""
 
     matrix: FloatArray
     total: float
@@ -54,7 +51,7 @@ class GaussianOptimum:
 def optimise_gaussian(gram: FloatArray, seconds: float) -> GaussianOptimum:
     """Returns the optimum for the Gram matrix V, shape (n, n), within GAP unless time or steps run out first.
 
-    Acceleration can fail to converge where V has a low rank. Then a second iteration runs without acceleration.
+    Acceleration may not converge if V has a low rank. Then a second iteration runs without acceleration.
     """
     deadline = monotonic() + seconds
     size = len(gram)

@@ -12,10 +12,7 @@ from dpduck.values.arrays import IntegerArray
 
 @dataclass(frozen=True)
 class Group:
-    """Rows with disjoint supports. norm: C_r, the largest absolute entry of the rows.
-
-    exact: every column has an entry of absolute value C_r in some row, as Definition 3.1 requires.
-    """
+    """Rows with disjoint supports. norm: C_r, their largest absolute entry. exact: every column has such an entry."""
 
     rows: tuple[int, ...]
     norm: int

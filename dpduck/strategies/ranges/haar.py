@@ -43,7 +43,6 @@ class Haar:
         return tuple(np.flatnonzero(np.diff(first) == 2) for first in self.tree.first_child)
 
     def group_entries(self, group: int) -> scipy.sparse.csr_array:
-        """Returns the integer matrix of one group, shape (rows, n)."""
         if group == 0:
             return self.tree.level_entries(0)
         below = self.tree.level_entries(group)
@@ -67,10 +66,7 @@ def haar_recovery_weights(haar: Haar, workload: RangeWorkload) -> FloatArray:
 
 
 def haar_shares(haar: Haar, workload: RangeWorkload, norm: int) -> FloatArray:
-    """Returns the optimal share of epsilon (norm 1) or rho (norm 2) per group, 0 for a group that no query needs.
-
-    Let s_r be the recovery weights. The share is proportional to s_r^(1/3) under norm 1, and to s_r^(1/2) under norm 2.
-    """
+    """Returns each group's optimal share of the budget, by its recovery weight, 0 if no query needs the group."""
     weights = haar_recovery_weights(haar, workload)
     weights[weights < 1e-12 * weights.max()] = 0.0
     raised = weights ** (1 / 3 if norm == 1 else 1 / 2)
@@ -79,7 +75,7 @@ def haar_shares(haar: Haar, workload: RangeWorkload, norm: int) -> FloatArray:
 
 
 def haar_variances(haar: Haar, variances: FloatArray, workload: RangeWorkload) -> FloatArray:
-    """Returns each query's variance, shape (queries,). variances: of the noise, by group. It takes linear time."""
+    """Returns each query's variance, shape (queries,), in linear time. variances: of the noise, by group."""
     query_variances = np.zeros(workload.queries)
     for variance, squares in zip(variances, _squares(haar, workload), strict=True):
         query_variances += np.where(squares > NOTHING, variance, 0.0) * squares
@@ -87,10 +83,10 @@ def haar_variances(haar: Haar, variances: FloatArray, workload: RangeWorkload) -
 
 
 def _squares(haar: Haar, workload: RangeWorkload) -> list[FloatArray]:
-    """Returns, by group, for each query the sum of squares of the weights of the group's rows in the query's answer.
+    """For each group and query, sums the squared weights of the group's rows in the query's answer.
 
-    At every split (left, right) = ((total + difference)/2, (total - difference)/2). So the weights of a difference in
-    the values of its node add up to 0. It counts in a query only if an end of the interval lies within the node.
+    At every split (left, right) = ((total + difference)/2, (total - difference)/2). So a difference's weights in its
+    node's values add up to 0. It counts in a query only if an end of the interval lies within the node.
     """
     tree, starts, stops = haar.tree, workload.starts, workload.stops
     share = np.zeros(tree.size + 1)  # part of a node's total that lies before each position, if differences are 0

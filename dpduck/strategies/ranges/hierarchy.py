@@ -35,13 +35,13 @@ class Hierarchy:
 
     @cached_property
     def first_child(self) -> tuple[IndexArray, ...]:
-        """Returns, for each level but the last, the index of each node's first child, then the count of children."""
+        """Returns, for each level but the last, the index of each node's first child, then the number of children."""
         pairs = zip(self.boundaries, self.boundaries[1:], strict=False)
         return tuple(np.searchsorted(below, above) for above, below in pairs)
 
     @cached_property
     def node_of(self) -> tuple[IndexArray, ...]:
-        """Returns, for each level, the node that holds each position 0..n. Position n has the number after the last."""
+        """Returns, for each level, the node that holds each position 0..n. Position n lies after the last node."""
         return tuple(np.repeat(np.arange(len(b)), np.diff(b, append=self.size + 1)) for b in self.boundaries)
 
     def level_entries(self, level: int) -> scipy.sparse.csr_array:
@@ -78,7 +78,7 @@ class SubtreeVariances:
 
 
 def subtree_variances(tree: Hierarchy, precisions: FloatArray) -> SubtreeVariances:
-    """Computes variances by subtree. precisions: 1/variance by level, 0 if it is unmeasured, above 0 for the last."""
+    """Computes variances by subtree. precisions: 1/variance by level, 0 if unmeasured, above 0 for the last level."""
     best = [np.full(tree.size, 1 / precisions[-1])]
     below = [np.zeros(tree.size)]
     for level in range(tree.levels - 2, -1, -1):
@@ -125,7 +125,7 @@ def _cut_and_inside(node: IndexArray, before: FloatArray, change: FloatArray, wo
 
 
 def level_energies(tree: Hierarchy, workload: RangeWorkload) -> FloatArray:
-    """Computes trace(V P_l) for each level l. V is the workload's Gram matrix.
+    """Computes trace(V P_l) for each level l, with the workload's Gram matrix V.
 
     P_l = Q_l - Q_{l-1} projects onto the part that level l adds. Q_l replaces each value by the mean over its node.
     """
@@ -147,7 +147,7 @@ def _block_energies(tree: Hierarchy, workload: RangeWorkload) -> list[float]:
 
 
 def _query_energies(tree: Hierarchy, workload: RangeWorkload) -> list[float]:
-    """Computes trace(V Q_l) = sum_q a_q |Q_l q|^2. A node of length m adds overlap^2/m, with its overlap with q."""
+    """Computes trace(V Q_l) = sum_q a_q |Q_l q|^2. A node of length m that overlaps q adds overlap^2/m."""
     energies = []
     for bounds, node in zip(tree.boundaries, tree.node_of, strict=True):
         starts, stops = workload.starts, workload.stops

@@ -1,7 +1,7 @@
 """Least squares: values from the noisy rows of a strategy for ranges.
 
-Noisy levels of a tree or noisy Haar rows take two passes, with exact least squares in linear time. Any other strategy
-takes a Cholesky factor of the normal matrix A'WA, or LSMR if that matrix is singular or too large.
+Trees and Haar rows take two passes in linear time. Any other strategy takes a Cholesky factor of the normal matrix
+A'WA, or LSMR if that matrix is singular or too large.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Noisy = Mapping[int, NDArray[np.int64] | FloatArray]
 Matrix: TypeAlias = "NDArray[np.int64] | FloatArray | scipy.sparse.csr_array"
 
 TOLERANCE = 1e-12
-"""LSMR stops if its residuals are this small relative to the data. Then errors are far below the noise."""
+"""LSMR stops if its residuals are this small relative to the data, with errors far below the noise."""
 
 
 def recover_buckets(
     strategy: RangeStrategy, variances: Sequence[float] | FloatArray, noisy: Sequence[IntegerArray | FloatArray]
 ) -> FloatArray:
-    """Estimates buckets by least squares. noisy, variances: by group. First axes of arrays are rows, others remain."""
+    """Estimates buckets by least squares. noisy, variances: by group, with rows on the first axis of each array."""
     if isinstance(strategy.structure, Hierarchy):
         precisions = np.zeros(strategy.structure.levels)
         precisions[list(strategy.groups)] = 1 / np.asarray(variances)
@@ -89,8 +89,7 @@ def solve_least_squares(
 ) -> FloatArray:
     """Returns the x that minimises sum_k |A_k x - z_k|^2 / v_k, of least norm if there are several.
 
-    matrices: A_k, shape (rows_k, n). variances: v_k. noisy: z_k, with rows_k on the first axis. The result has n on the
-    first axis. Other axes remain.
+    matrices: A_k, shape (rows_k, n). variances: v_k. noisy: z_k, with rows_k on the first axis. Other axes remain.
     """
     if matrices[0].shape[1] <= LARGEST_DENSE:
         solved = _solve_by_cholesky(matrices, variances, noisy)
@@ -118,7 +117,7 @@ def _solve_by_cholesky(
 def solve_sparse(
     matrices: Sequence[Matrix], variances: Sequence[float] | FloatArray, noisy: Sequence[FloatArray]
 ) -> FloatArray:
-    """Solves least squares as solve_least_squares does, but by LSMR (Fong, Saunders 2011), for any rank."""
+    """Solves least squares by LSMR (Fong, Saunders 2011), for any rank."""
     whitened = scipy.sparse.vstack(_whiten(matrices, variances), format="csr")
     rows, size = whitened.shape
     answers = np.concatenate([z.reshape(len(z), -1) / v**0.5 for z, v in zip(noisy, variances, strict=True)])
@@ -133,7 +132,6 @@ def solve_sparse(
 
 
 def _whiten(matrices: Sequence[Matrix], variances: Sequence[float] | FloatArray) -> list[scipy.sparse.csr_array]:
-    """Returns each matrix divided by the standard deviation of the noise on its rows."""
     return [
         scipy.sparse.csr_array(matrix).astype(np.float64) / variance**0.5
         for matrix, variance in zip(matrices, variances, strict=True)

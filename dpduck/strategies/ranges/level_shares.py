@@ -21,7 +21,7 @@ DROPPED = 1e-6
 
 
 def level_shares(tree: Hierarchy, workload: RangeWorkload, norm: int) -> tuple[FloatArray, float]:
-    """Returns shares of epsilon (norm 1) or rho (norm 2) by level, with sum 1, and their total variance, the least.
+    """Returns the shares of epsilon (norm 1) or rho (norm 2) by level with the least total variance, and this total.
 
     Let w_k be the precision of level k, m_k the mean length of its nodes, lambda_l the sum of w_k m_k over k >= l. The
     total is sum_l trace(V P_l) / lambda_l with w_k = share_k^2 (norm 1) or share_k (norm 2). P_l: see level_energies.

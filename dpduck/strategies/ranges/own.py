@@ -1,10 +1,8 @@
-"""Strategy of an analyst: any integer rows over all cells, with a budget for each row and least squares over all rows.
+"""Plans an analyst's own strategy: integer rows over all cells, with a budget for each row and least squares over all.
 
-The paper's program (1)-(3) finds the best budgets for a given recovery. Least squares is the best recovery for given
-budgets. Each step lowers the total variance, so both in turn end in a joint optimum. Under Gaussian noise the variance
-is convex in the budgets, so this optimum is global. A row S_i with budget eta_i is measured as k_i S_i. All rows have
-noise of one scale b, and k_i is an integer near eta_i b. Privacy is accounted for these integers, column by column. So
-rounding costs a little accuracy and no privacy.
+The paper's program (1)-(3) finds the best budgets for a given recovery, and least squares the best recovery for given
+budgets. In turns, both lower the total variance until a joint optimum. Budgets are then rounded to integer multiples of
+the rows. Privacy is accounted for these integers, so rounding costs a little accuracy and no privacy.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ NULL = 1e-10
 """Singular values below this part of the largest count as 0."""
 
 MISSED = 1e-7
-"""A query is answered if its part outside the row space is shorter than this."""
+"""The rows determine a query if the query's part outside their row space is shorter than this."""
 
 SINGULAR = 1e-13
 """A triangular matrix counts as singular if its smallest diagonal entry is below this part of the largest."""
@@ -45,12 +43,12 @@ SINGULAR = 1e-13
 MOST_GROUPS = 64
 
 GAP = 1e-6
-"""Relative distance from the optimum at which the convex program stops, at each turn."""
+"""The convex program stops at this relative distance from its optimum, in each turn."""
 
 POLISHES = 300
 
 GAIN = 1e-5
-"""Turns end when a turn gains less than this part of the total variance."""
+"""The turns end with the first turn that gains less than this part of the total variance."""
 
 TURNS = 500
 
@@ -69,11 +67,7 @@ MOST_BITS = 20
 
 @dataclass(frozen=True, eq=False)
 class OwnStrategy:
-    """Measurements of an analyst's strategy, and the predicted variance of every answer of every grouping set.
-
-    blocks: for each measurement, its rows, which have equal noise, shape (rows, cells). noise_variances: one per
-    measurement, for its integer rows.
-    """
+    """Measurements of an analyst's strategy (integer rows in `blocks`), and the predicted variance of every answer."""
 
     workload: CellWorkload
     noise: NoiseKind
@@ -85,12 +79,10 @@ class OwnStrategy:
 
     @property
     def total_variance(self) -> float:
-        """Returns the sum of the variances of all answers, with the weights of the grouping sets."""
         pairs = zip(self.workload.weights, self.variances, strict=True)
         return sum(weight * float(variances.sum()) for weight, variances in pairs)
 
     def recover(self, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-        """Returns an array of answers per grouping set, with an axis per attribute. noisy: an array per measurement."""
         answers = [np.asarray(rows, dtype=np.float64) for rows in noisy]
         return self.workload.answers(solve_least_squares(self.blocks, self.noise_variances, answers))
 
@@ -99,8 +91,8 @@ class OwnStrategy:
 class StrategyRows:
     """Nonzero rows of a strategy, and the same rows in coordinates of their row space, with full column rank.
 
-    entries: shape (rows, cells). basis: of the row space, shape (cells, rank). inside: entries times basis. gram: the
-    workload's Gram matrix in these coordinates. norm: 1 for Laplace, 2 for Gaussian noise.
+    entries: shape (rows, cells). basis: of the row space, shape (cells, rank). inside: entries times basis.
+    gram: the workload's Gram matrix in these coordinates. norm: 1 for Laplace, 2 for Gaussian noise.
     """
 
     entries: IntegerArray
@@ -111,7 +103,7 @@ class StrategyRows:
 
     @property
     def costs(self) -> FloatArray:
-        """Returns what each row with a budget of 1 costs in each column: |entry| (Laplace) or its square (Gaussian)."""
+        """Returns the cost of each row in each column at a budget of 1: |entry| (Laplace) or its square (Gaussian)."""
         return np.abs(self.entries).astype(np.float64) ** self.norm
 
     def precisions(self, budgets: FloatArray) -> FloatArray:
@@ -119,7 +111,7 @@ class StrategyRows:
         return budgets**2 / 2 if self.norm == 1 else budgets
 
     def covariance(self, precisions: FloatArray) -> FloatArray | None:
-        """Returns the covariance of least squares, or None if it would need rows with hardly any budget (singular)."""
+        """Returns the covariance of least squares, or None if the covariance is singular."""
         rank = self.inside.shape[1]
         factor = cholesky_factor(self.inside.T @ (self.inside * precisions[:, None]))
         if factor is not None:
@@ -134,7 +126,6 @@ class StrategyRows:
         return square
 
     def total(self, precisions: FloatArray) -> float:
-        """Returns the total weighted variance of least squares, infinite if the covariance is singular."""
         covariance = self.covariance(precisions)
         return np.inf if covariance is None else float((self.gram * covariance).sum())
 
@@ -215,7 +206,7 @@ def _row_space(workload: CellWorkload, entries: IntegerArray) -> FloatArray:
 
 
 def _answer_name(workload: CellWorkload, marginal: Sequence[int], place: Sequence[int]) -> str:
-    """Names an answer by its intervals along all attributes. The attributes outside the set have all their values."""
+    """Names an answer by its interval along each attribute. An attribute outside the set has all of its values."""
     spans = [(0, size) for size in workload.sizes]
     for attribute, query in zip(marginal, place, strict=True):
         queries = workload.attributes[attribute]
@@ -244,16 +235,15 @@ def _candidates(rows: StrategyRows, bits: int, deadline: float) -> Iterator[tupl
 def joint_budgets(
     rows: StrategyRows, costs: FloatArray, members: NDArray[np.intp], deadline: float
 ) -> tuple[float, FloatArray]:
-    """Searches for the least total variance at a budget of 1. Returns it and the budget of each group of rows.
+    """Searches for the least total variance at a budget of 1. Returns it with the budget of each group of rows.
 
-    costs: of each group, in each column. members: the group of each row. The convex program and least squares take
-    turns, beginning with unweighted least squares as in the paper. Under Laplace noise there are several optima. So
-    further starts are equal budgets and a few uneven budgets, while there is time.
+    costs: of each group, in each column. members: the group of each row. Least squares and the convex program take
+    turns, from unweighted least squares as in the paper. Under Gaussian noise the variance is convex in the budgets, so
+    the optimum is global. Under Laplace noise there are several optima, and more starts follow while there is time.
     """
-    power = 3 - rows.norm
     unweighted = rows.weights(np.ones(len(members)))
     start = np.ones(len(members)) if unweighted is None else unweighted[1]
-    best = _in_turns(rows, costs, members, _program(costs, _sum_by_group(start, members), power), deadline)
+    best = _in_turns(rows, costs, members, _best_budgets(rows, costs, members, start), deadline)
     steps = np.sqrt(np.arange(STARTS) + 2.5)[:, None] * np.arange(1.0, len(costs) + 1)
     uneven = np.exp(SPREAD * scipy.special.ndtri(np.clip(steps % 1, LEAST_PLACE, 1 - LEAST_PLACE)))
     for begin in [np.ones(len(costs)), *uneven] if rows.norm == 1 else ():
@@ -264,19 +254,14 @@ def joint_budgets(
     return best
 
 
-def _sum_by_group(weights: FloatArray, members: NDArray[np.intp]) -> FloatArray:
-    """Adds up the weights of rows by group."""
-    return np.bincount(members, weights).astype(np.float64)
-
-
-def _program(costs: FloatArray, weights: FloatArray, power: int) -> FloatArray:
-    return convex_budgets(costs, weights, power, GAP, POLISHES)
+def _best_budgets(rows: StrategyRows, costs: FloatArray, members: NDArray[np.intp], weights: FloatArray) -> FloatArray:
+    summed = np.bincount(members, weights).astype(np.float64)
+    return convex_budgets(costs, summed, 3 - rows.norm, GAP, POLISHES)
 
 
 def _in_turns(
     rows: StrategyRows, costs: FloatArray, members: NDArray[np.intp], begin: FloatArray, deadline: float
 ) -> tuple[float, FloatArray]:
-    """Returns the best (total variance, budgets) as least squares and the convex program alternate while that helps."""
     best: tuple[float, FloatArray] = (np.inf, begin)
     budgets = begin
     for _ in range(TURNS):
@@ -288,15 +273,15 @@ def _in_turns(
         best = min(best, (total, budgets), key=lambda pair: pair[0])
         if not gained or (monotonic() > deadline):
             break
-        budgets = _program(costs, _sum_by_group(weights, members), 3 - rows.norm)
+        budgets = _best_budgets(rows, costs, members, weights)
     return best
 
 
 def scale_rows(rows: StrategyRows, budgets: FloatArray, total: float, bits: int) -> IntegerArray | None:
-    """Returns each row times an integer, nearly proportional to its budget (Laplace) or to the budget's root.
+    """Returns each row times an integer, nearly proportional to its budget (Laplace) or to the root of it (Gaussian).
 
-    total: the variance at the exact budgets. Rows with the factor 0 are left out. bits: the most bits of a column's
-    norm. Returns None if all such integers cost too much or leave answers undetermined.
+    total: the variance at the exact budgets. bits: the most bits of a column's norm. Returns None if all such integers
+    cost too much or leave answers undetermined.
     """
     parts = budgets if rows.norm == 1 else np.sqrt(budgets)
     best: tuple[float, IntegerArray | None] = (np.inf, None)
@@ -325,10 +310,7 @@ def _build_plan(
     amount: Fraction,
     unit_bound: int,
 ) -> OwnStrategy:
-    """Returns the plan with exact parameters that cost at most `amount`, and its errors. rows: all rows of the blocks.
-
-    units: noise parameters of the blocks, of which only the ratios count.
-    """
+    """Returns the plan with exact parameters that cost at most `amount`. units: ratios of the parameters."""
     factors = [MatrixFactor(np.ascontiguousarray(block)) for block in blocks]
     norms = [factor.norms[rows.norm - 1] for factor in factors]
     allowed = float(amount) * rows.norm  # epsilon, or 2 rho

@@ -3,7 +3,6 @@
 McKenna, Miklau, Hay, Machanavajjhala, Optimizing error of high-dimensional statistical queries under differential
 privacy (2018), section 5.2. The strategy A has the rows of the identity and of a p x n matrix Theta >= 0, divided by
 D = diag(1 + 1'Theta), so that columns have L1 norm 1. The descent minimises trace(V (A'A)^-1), with the Gram matrix V.
-Optima for ranges are layers of overlapping hat functions. So a short pattern search picks hats to start from.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ EARLY_STEPS = 40
 
 
 class GramWorkload(Protocol):
-    """Workload with a Gram matrix V that is given by its diagonal and by products of rows and V."""
+    """Workload with a Gram matrix V, known by its diagonal and by products of rows and V."""
 
     @property
     def gram_diagonal(self) -> FloatArray: ...
@@ -158,8 +157,8 @@ def hats(size: int, layers: Layers) -> FloatArray:
 def _starts(workload: RangeWorkload, begin: float, seconds: float) -> Iterator[FloatArray]:
     """Yields matrices Theta to start from: the best hats in one layer, in two layers, and for many values in three.
 
-    Then come the intervals of a short list, and wider and narrower hats. After the descent, other numbers of hats than
-    in the pattern search may be better, by up to 1 % of error.
+    Optima for ranges are layers of overlapping hat functions. Then come the intervals of a short list, and wider and
+    narrower hats. After the descent, these may be better by up to 1 % of error.
     """
     size = workload.size
     first: list[Layers] = [((max(1, size // 16), 1.0),), ((4, 0.7), (max(1, size // 12), 1.0))]
@@ -183,10 +182,7 @@ def _starts(workload: RangeWorkload, begin: float, seconds: float) -> Iterator[F
 
 
 def _best_layers(layers: Layers, workload: RangeWorkload, deadline: float) -> Layers:
-    """Returns better layers from a pattern search, which changes one number or height at a time by a factor.
-
-    If nothing improves, the search continues with the root of the factor.
-    """
+    """Searches for better layers. A step changes one number or height by a factor, which shrinks without success."""
     totals: dict[Layers, float] = {}
 
     def total(trial: Layers) -> float:
@@ -207,7 +203,6 @@ def _best_layers(layers: Layers, workload: RangeWorkload, deadline: float) -> La
 
 
 def _moves(layers: Layers, step: float, size: int) -> list[Layers]:
-    """Returns copies of the layers with one number or height multiplied or divided by `step`."""
     moves = []
     for index, (bumps, height) in enumerate(layers):
         fewer_or_more = [min(max(1, size // 2), max(1, round(bumps * factor))) for factor in (step, 1 / step)]

@@ -1,8 +1,7 @@
 """Kronecker products of strategies for ranges, one strategy for each attribute.
 
-Every combination of one group of rows per attribute is one measurement. A unit parameter is the noise at a price of 1.
-It is the product of the unit parameters of the groups. So all measurements together cost 1. Variances of answers
-multiply as well: Var(q_1 x .. x q_d) = prod Var(q_i).
+Every combination of one group of rows per attribute is one measurement. Unit parameters (the noise at a price of 1)
+multiply, and so do the variances of answers: Var(q_1 x .. x q_d) = prod Var(q_i).
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ class RangeProduct:
     """One strategy per attribute, and the measurements of their Kronecker product, which answer one set or several.
 
     measurements: one for each combination of groups, where the last attribute's group varies fastest. Their noise
-    variance is `scale` times the product of their groups' `unit_variances`. That is exact for one attribute and one
-    set, and an upper bound otherwise. places: of each grouping set's answers.
+    variance is `scale` times the product of their groups' `unit_variances`: exact for one attribute and one set, and an
+    upper bound otherwise. places: of each grouping set's answers.
     """
 
     strategies: tuple[RangeStrategy, ...]
@@ -50,13 +49,12 @@ class RangeProduct:
 
     @cached_property
     def attribute_variances(self) -> tuple[FloatArray, ...]:
-        """Returns each query's variance at unit_variances, by attribute. An answer has their product times `scale`."""
+        """Returns each query's variance at unit_variances, by attribute."""
         pairs = zip(self.strategies, self.unit_variances, strict=True)
         return tuple(strategy.variances(units) for strategy, units in pairs)
 
     @cached_property
     def variances(self) -> tuple[FloatArray, ...]:
-        """Predicts the variance of every answer: an array for each set, with an axis for each attribute of the set."""
         return tuple(
             self.scale * reduce(np.multiply.outer, [own[of] for own, of in pairs], np.ones(()))
             for pairs in (zip(self.attribute_variances, place, strict=True) for place in self.places)
@@ -79,7 +77,7 @@ class RangeProduct:
 
 
 def norm_of(noise: NoiseKind) -> int:
-    """Returns which column norm sets the price under this noise: 1 for L1 (Laplace), 2 for L2 (Gaussian)."""
+    """Returns the column norm that sets the price under this noise: 1 for L1 (Laplace), 2 for L2 (Gaussian)."""
     return 1 if noise is NoiseKind.LAPLACE else 2
 
 
@@ -90,10 +88,7 @@ def combine(
     unit_bound: int,
     places: Sequence[Place] = (),
 ) -> RangeProduct:
-    """Returns the Kronecker product of some strategies, with exact noise parameters that cost at most `amount`.
-
-    places: of each grouping set's answers, if one product serves several. Otherwise all answers are of one set.
-    """
+    """Returns the product, with exact parameters that cost at most `amount`. places: if it serves several sets."""
     norm = norm_of(noise)
     attributes = tuple(strategy.workload.attribute for strategy in strategies)
     each = [strategy.unit_parameters(norm) for strategy in strategies]

@@ -1,4 +1,4 @@
-"""Grouping sets with interval queries: one joint plan, or a product of strategies per set with a part of the budget.
+"""Plans grouping sets with interval queries: jointly, or each set apart by a product of strategies.
 
 Let V_r be the total weighted variance of set r at a budget of 1. Under Laplace noise sum V_r / epsilon_r^2 is least for
 epsilon_r proportional to V_r^(1/3). Under Gaussian noise sum V_r / rho_r is least for rho_r proportional to V_r^(1/2).
@@ -50,18 +50,18 @@ SHARES = 1 << 24
 """Parts of the budget are multiples of 1/SHARES."""
 
 SPARE_BITS = 8
-"""A row's bound may have this many bits for free. Sums then leave room for 2^32 rows in place of 2^40."""
+"""The bound on one row may have this many bits for free. Sums then leave room for 2^32 rows in place of 2^40."""
 
 MOST_SETS = 1000
-"""Most grouping sets with ranges in one statement. More are refused."""
+"""Most grouping sets with ranges in one statement."""
 
 
 @dataclass(frozen=True, eq=False)
 class RangeSetsProblem:
     """Planning problem of grouping sets with ranges.
 
-    attributes: interval queries of each attribute that a set uses, by domain position. seconds: time limit for each
-    strategy that is built. bits: of the entries of a strategy. largest_bits: of the entries of a product.
+    attributes: interval queries of each used attribute, by domain position. seconds: time limit for each strategy that
+    is built. bits: of the entries of a strategy. largest_bits: of the entries of a product.
     """
 
     attributes: Mapping[int, RangeWorkload]
@@ -85,7 +85,6 @@ class RangeSetsProblem:
         return [key for key, workload in self.attributes.items() if workload.shape is not RangeShape.IDENTITY]
 
     def problem(self, attribute: int) -> RangeProblem:
-        """Returns the planning problem of the queries of one attribute."""
         return self.of(self.attributes[attribute])
 
     def of(self, workload: RangeWorkload) -> RangeProblem:
@@ -131,8 +130,7 @@ def plan_range_sets(
 
     attributes: the queries of every attribute, single values for a plain key. strategy: of every attribute with ranges.
     budgets: shares of the price by set and by tree level, 'optimal' or 'uniform'. row_bound: the most that one row adds
-    to a cell. A larger bound leaves fewer bits for weights. amount: epsilon for Laplace, rho for Gaussian. apart:
-    whether each set must have separate measurements.
+    to a cell. A larger bound leaves fewer bits for weights. apart: whether each set must have separate measurements.
     """
     if len(workload.marginals) > MOST_SETS:
         raise Refusal(
@@ -164,10 +162,7 @@ def plan_own_matrix(
     planning_seconds: float = 2.0,
     row_bound: int = 1,
 ) -> tuple[Plan, ...]:
-    """Returns a tuple of the only plan for an analyst's strategy. All cells together are one measured attribute.
-
-    entries: its rows, shape (rows, cells). The first attribute varies slowest. See plan_range_sets for the rest.
-    """
+    """Returns the only plan for an analyst's rows, in a tuple. entries: shape (rows, cells), over all cells."""
     begin = perf_counter()
     bits = max(1, LARGEST_NORM_BITS - max(0, row_bound.bit_length() - SPARE_BITS))
     cells = CellWorkload(tuple(attributes), workload.marginals, workload.weights)
@@ -176,7 +171,7 @@ def plan_own_matrix(
 
 
 def _build_by_name(problem: RangeProblem, strategy: str) -> dict[str, tuple[RangeStrategy, float]]:
-    """Returns the strategies that 'auto' or a name stands for, by name, each with its building time."""
+    """Returns the strategies for a name or 'auto', by their own names, each with its building time."""
     built, begin = {}, perf_counter()
     for candidate in build_strategies(problem, strategy):
         built[candidate.name] = (candidate, perf_counter() - begin)
@@ -185,7 +180,7 @@ def _build_by_name(problem: RangeProblem, strategy: str) -> dict[str, tuple[Rang
 
 
 def _choices(candidates: Found, norm: int) -> list[tuple[dict[int, RangeStrategy], float]]:
-    """Returns choices of a strategy per attribute, with building times: by name, and the best if their names differ."""
+    """Lists choices of one strategy for each attribute, with building times: of one name for all, last the best."""
     if not candidates:
         return [({}, 0.0)]
     first = next(iter(candidates.values()))
@@ -265,7 +260,7 @@ def _best(asked: RangeSetsProblem, names: Sequence[str], workload: RangeWorkload
 
 
 def _strategies_of(problem: RangeProblem, name: str) -> Iterator[RangeStrategy]:
-    """Yields the strategies with a name. Yields none if they have real entries, and the problem too few bits."""
+    """Yields the strategies with a name. Real entries need enough bits: otherwise such strategies are left out."""
     if name in ("auto", "identity", "hierarchy", "haar") or name.startswith("hierarchy_") or problem.dense:
         yield from build_strategies(problem, name)
 
@@ -275,7 +270,7 @@ def _singles(problem: RangeProblem) -> RangeStrategy:
 
 
 def _tells_all(strategy: RangeStrategy) -> bool:
-    """Tells whether a strategy's rows determine every value. After rounding, rows of little weight may be lost."""
+    """Tells whether a strategy's rows determine every value. Rounding may have lost rows of little weight."""
     if strategy.structure is not None:
         return True
     dense = [_dense(matrix) for matrix in strategy.bucket_matrices]
@@ -299,7 +294,7 @@ def _best_residuals(asked: RangeSetsProblem, candidates: Found, attribute: int, 
 
 
 def _rows(strategy: RangeStrategy) -> FloatArray:
-    """Returns the rows of a strategy over its buckets, weighted by their budgets, shape (rows, buckets)."""
+    """Returns a strategy's rows over its buckets, weighted by their budgets, shape (rows, buckets)."""
     weights = np.sqrt(strategy.shares / np.array(strategy.norms(2), dtype=np.float64))
     pairs = zip(strategy.bucket_matrices, weights.tolist(), strict=True)
     return np.concatenate([_dense(matrix) * weight for matrix, weight in pairs])
@@ -310,7 +305,6 @@ def _dense(matrix: FloatArray | scipy.sparse.csr_array) -> FloatArray:
 
 
 def _shares(choice: Choice, workload: MarginalWorkload, noise: NoiseKind, budgets: str) -> list[Fraction]:
-    """Returns each grouping set's part of the budget. The parts add up to at most 1."""
     count = len(workload.marginals)
     if count == 1 or budgets == "uniform":
         return [Fraction(1, count)] * count

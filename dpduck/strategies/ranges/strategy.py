@@ -22,12 +22,11 @@ SMALL = 1 << 16
 
 @dataclass(frozen=True, eq=False)
 class RangeStrategy:
-    """Groups of rows. Group k measures factors[k] with the share shares[k] of the budget. C_k is its column norm.
+    """Groups of rows. Group k measures factors[k] with the share shares[k] of the budget.
 
     workload: the queries over n values. buckets, boundaries: these queries over buckets of values that no query tells
     apart (RangeWorkload.merge_values). structure: a tree or wavelet over the buckets, None for any other matrix.
-    groups: the measured groups of the structure. Factors have n columns, equal for the values of one bucket, and 0 for
-    values outside all buckets.
+    groups: the measured groups of the structure. Factors have n columns, equal within a bucket, 0 outside all buckets.
     """
 
     name: str
@@ -56,7 +55,7 @@ class RangeStrategy:
         return tuple(entries[:, first].astype(np.float64) for entries in arrays)
 
     def variances(self, noise: Sequence[float] | FloatArray) -> FloatArray:
-        """Returns each query's variance after least squares, shape (queries,), from one noise variance per group."""
+        """Returns each query's variance after least squares. noise: a noise variance for each group."""
         if isinstance(self.structure, Hierarchy):
             precisions = np.zeros(self.structure.levels)
             precisions[list(self.groups)] = 1 / np.asarray(noise)

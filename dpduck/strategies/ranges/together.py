@@ -1,8 +1,8 @@
 """Joint plans of all grouping sets with ranges: one least-squares fit answers all sets, so that they agree.
 
-A product has one strategy for each attribute: for its queries, and for its total, which other sets ask for. It serves
-whole cubes. Residuals are the part of a set's marginal that smaller sets do not determine. They have a matrix for each
-attribute (Xiao, He, Wang, Zhang, Kifer, ResidualPlanner+, 2023), and serve small sets of many attributes.
+A product has one strategy for each attribute and serves whole cubes. Residuals are the part of a set's marginal that
+smaller sets do not determine (Xiao, He, Wang, Zhang, Kifer, ResidualPlanner+, 2023). They serve small sets of many
+attributes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dpduck.strategies.ranges.strategy import RangeStrategy
 from dpduck.values.arrays import FloatArray, IntegerArray
 
 ROUNDS = 2
-"""Number of times that each attribute's strategy is planned again for the strategies of the other attributes."""
+"""Each attribute's strategy is planned this many times, for the last strategies of the other attributes."""
 
 MOST_ANSWERS = 1_000_000
 """Most answers of a product if no grouping set has all its attributes."""
@@ -45,7 +45,7 @@ SHORTER = 1 - 1 / 32
 
 LEAST_SHARE = 1e-9
 LEAST_WEIGHT = 1e-6
-"""Least weight of queries beside a total, and of a total beside queries. Both must be answered in any case."""
+"""Least weight of queries beside a total, and of a total beside queries. Both must always be answered."""
 
 Builds = Callable[[RangeWorkload], RangeStrategy]
 
@@ -60,9 +60,9 @@ def plan_product(
 ) -> RangeProduct | None:
     """Returns a product that answers all sets. Returns None if there is no attribute, or if the product is too large.
 
-    builds: functions that build a strategy. Each strategy answers its attribute's queries, and last its total. A set
-    has the queries of its attributes, and the totals of others. The total variance of a set is a product over
-    attributes. So other strategies give weights to an attribute's queries and total, for which its strategy is built.
+    builds: functions that build an attribute's strategy, for the attribute's queries and last for its total, which
+    other sets ask for. Variances multiply over attributes, so the strategies of the others weigh queries against the
+    total.
     """
     used = tuple(sorted(attributes))
     if not used:
@@ -87,7 +87,7 @@ def plan_product(
 
 
 def fits(measurements: Sequence[Measurement], largest_bits: int) -> bool:
-    """Tells whether all queries leave room for rows in 64 bits, as require_weights in kernel/queries/tables.py asks."""
+    """Tells whether all queries leave room for rows in 64 bits, as kernel/queries/tables.py requires."""
     return all(
         prod(factor.norms[1] for factor in measurement.query.factors) <= 1 << 2 * largest_bits
         for measurement in measurements
@@ -95,7 +95,7 @@ def fits(measurements: Sequence[Measurement], largest_bits: int) -> bool:
 
 
 def with_total(workload: RangeWorkload, own: float, total: float) -> RangeWorkload:
-    """Returns an attribute's queries with the weight `own`, and last the sum of its values with the weight `total`.
+    """Returns an attribute's queries with the weight `own`, and last the sum of all values with the weight `total`.
 
     >>> from dpduck.algebra.ranges import identity
     >>> with_total(identity(2), 1.0, 3.0).matrix().tolist()
@@ -126,7 +126,7 @@ def _weights(
 class Centred:
     """Residual matrix of one attribute: each row adds up to 0. The rows determine the values except for the total.
 
-    inverse: from answers of the rows to values with sum 0, shape (n, rows). None: CentredFactor, with the inverse 1/n.
+    inverse: from the rows' answers to values with sum 0, shape (n, rows). None: 1/n, the inverse of a CentredFactor.
     variances: of each query on those values, if each row's noise has variance 1.
     """
 
@@ -148,10 +148,7 @@ class Centred:
 
 @dataclass(frozen=True, eq=False)
 class Residuals:
-    """Measurements of the residuals of every subset of the grouping sets. Each subset has a separate noise variance.
-
-    attributes: residual matrices by domain position. noise_variances: of the integer answers, by subset.
-    """
+    """Measurements of the residuals of every subset of the grouping sets, each with a separate noise variance."""
 
     workload: MarginalWorkload
     attributes: Mapping[int, Centred]
@@ -161,7 +158,6 @@ class Residuals:
 
     @cached_property
     def variances(self) -> tuple[FloatArray, ...]:
-        """Returns the variance of every answer, in an array for each set with an axis for each attribute of the set."""
         return tuple(self._variances(marginal) for marginal in self.workload.marginals)
 
     def _variances(self, marginal: tuple[int, ...]) -> FloatArray:
@@ -178,7 +174,6 @@ class Residuals:
         return set_variances
 
     def recover(self, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-        """Returns an array of answers for each set, with an axis for each attribute. noisy: one array per subset."""
         estimates = {
             subset: self._estimate_residuals(subset, np.asarray(rows, dtype=np.float64))
             for subset, rows in zip(self.subsets, noisy, strict=True)
@@ -219,10 +214,7 @@ def plan_residuals(
     budgets: str = "optimal",
     largest_bits: int = LARGEST_NORM_BITS,
 ) -> Residuals | None:
-    """Returns residuals under Gaussian noise with optimal or uniform budgets, or None if they are too large or missing.
-
-    matrices: builds the residual matrix of an attribute with ranges, with a number of bits, or returns None.
-    """
+    """Returns residuals under Gaussian noise, or None if they are too large or a residual matrix is missing."""
     if sum(2 ** len(marginal) for marginal in workload.marginals) > MOST_SUBSETS:
         return None
     ranged = {attribute for attribute, axis in attributes.items() if axis.shape is not RangeShape.IDENTITY}
@@ -250,7 +242,7 @@ def plan_residuals(
 
 
 def _bits(marginal: Sequence[int], ranged: set[int], attributes: Mapping[int, RangeWorkload], largest: int) -> int:
-    """Returns the bits for the entries of a set's residual matrices, so that their products have `largest` bits."""
+    """Returns the bits of entries in a set's residual matrices, so that products of entries have `largest` bits."""
     own = [attribute for attribute in marginal if attribute in ranged]
     left = largest - sum(log2(attributes[attribute].size) for attribute in marginal if attribute not in ranged)
     return int(left // len(own)) if own else (largest if left >= 0 else 0)
@@ -262,7 +254,7 @@ def _shares(
     subsets: Sequence[tuple[int, ...]],
     budgets: str,
 ) -> FloatArray:
-    """Returns each subset's share of the budget, equal or optimal: by the root of its part in the weighted variance."""
+    """Returns each subset's share of the budget: equal, or by the root of its part in the weighted variance."""
     if budgets == "uniform":
         return np.full(len(subsets), 1 / len(subsets))
     worth = np.zeros(len(subsets))
@@ -287,7 +279,7 @@ def plain(workload: RangeWorkload) -> Centred:
 
 
 def centre_rows(workload: RangeWorkload, rows: FloatArray, bits: int) -> Centred | None:
-    """Returns an integer residual matrix from a strategy's rows, or None if they do not determine all values."""
+    """Returns an integer residual matrix from a strategy's rows, or None if these do not determine all values."""
     size = workload.size
     wanted = rows - rows.mean(axis=1, keepdims=True)
     longest = np.sqrt((wanted * wanted).sum(axis=0).max())

@@ -1,20 +1,7 @@
-"""Atoms of an axis, and the solution of one block of least squares by its generalised inverse.
+"""Atoms of an axis, and the solution of one block of least squares by a generalised inverse.
 
-An atom is a set of codes that no factor tells apart, except identity, centred and Hadamard factors. A block M is
-defined in estimator.py. It may have precisions that differ by more digits than doubles have.
-
-Measurements come in levels. Within one level, precisions differ by a factor of at most WIDTH. One level is solved by
-its normal equations. Normal equations of several levels are not added up, since rounding would lose the least precise
-measurements. Instead, each level's matrix is written as A'A. Householder reflections bring the rows of all A, the most
-precise first, to one triangle R. They keep the digits of every row as long as large rows come first. See Cox and
-Higham, Stability of Householder QR factorization for weighted least squares problems, 1998. Rows that are only rounding
-errors, by the lengths of their level's rows, are cut off before the next level. Then M = R'R. The estimate is a sum
-over levels: a matrix times the level's part of S'V^-1 z.
-
-Large blocks have a low rank, since filters cut an axis into far more atoms than a release has numbers. A Cholesky
-factorisation with pivots (Higham, Analysis of the Cholesky decomposition of a semi-definite matrix, 1990) ends after as
-many steps as the rank. All later steps use only that many rows. If the rank is above half of the size, eigenvectors
-serve instead.
+An atom is a set of codes that no factor tells apart, except identity, centred and Hadamard factors. The module
+estimator.py defines the blocks.
 """
 
 from __future__ import annotations
@@ -40,7 +27,7 @@ NULL = 1e-11
 """Eigenvalues below this part of the largest count as 0, in a block with a diagonal of ones."""
 
 CUT = 1e-6
-"""Without their parts along more precise rows, rows shorter than this part of their level's longest row count as 0."""
+"""Rows shorter than this part of their level's longest row are rounding errors, after projection on earlier rows."""
 
 MISSED = 1e-7
 """A query is not determined if its part outside the block's range is longer than this part of the query."""
@@ -49,11 +36,11 @@ AT_ONCE = 1 << 22
 """Most numbers in an array of intermediate results. Longer results are computed in pieces."""
 
 LARGE = 256
-"""Number of atoms above which the rank of a block is computed first."""
+"""Number of atoms above which a block's rank is computed first."""
 
 
 def levels_of(precisions: FloatArray) -> list[NDArray[np.intp]]:
-    """Groups measurements into levels, the most precise first. A level spans at most a factor of WIDTH in precision."""
+    """Groups measurements into levels, the most precise first. In a level precisions differ by at most WIDTH times."""
     order, levels = np.argsort(-precisions, kind="stable"), list[list[int]]()
     for place in order.tolist():
         if not levels or precisions[levels[-1][0]] > WIDTH * precisions[place]:
@@ -64,14 +51,14 @@ def levels_of(precisions: FloatArray) -> list[NDArray[np.intp]]:
 
 @dataclass(frozen=True, eq=False)
 class LeastSquaresBlock:
-    """Block M of the normal equations with a generalised inverse G, so that M G M = M.
+    """Block M of the normal equations, with a generalised inverse G: M G M = M.
 
     - solvers: for each level, the matrix from its part of S'V^-1 z to its part of the estimate.
-    - inverse, root: G, or None for several levels or a low rank. Then G = root'root.
+    - inverse, root: G. For several levels or a low rank, `inverse` is None and G = root'root.
     - scale: the numbers s for which s_i M_ij s_j has a diagonal of ones.
-    - null: the projection on the undetermined space, the null space of the scaled M. For several levels it is an
-      orthonormal basis of that space, as rows. It is None if every query is determined.
-    - span: an orthonormal basis of the determined space, as rows. A block of low rank has it in place of `null`.
+    - null: the projection on the null space of the scaled M, where nothing is determined. For several levels it is an
+      orthonormal basis of that space, as rows. None if every query is determined.
+    - span: an orthonormal basis of the determined space, as rows. A block of low rank has `span` in place of `null`.
     """
 
     solvers: tuple[FloatArray, ...]
@@ -83,22 +70,22 @@ class LeastSquaresBlock:
 
     @classmethod
     def of(cls, matrices: Sequence[FloatArray]) -> LeastSquaresBlock:
-        """Returns the block for the sum of the matrices, one per level, the most precise level first."""
-        held = [number for number, matrix in enumerate(matrices) if np.diag(matrix).any()]
-        if len(held) > 1:
+        """Returns the block for the sum of the matrices, one for each level, the most precise level first."""
+        nonzero = [number for number, matrix in enumerate(matrices) if np.diag(matrix).any()]
+        if len(nonzero) > 1:
             return _of_several(matrices)
-        block = _of_one(matrices[held[0] if held else 0])
+        block = _of_one(matrices[nonzero[0] if nonzero else 0])
         nothing = np.zeros_like(matrices[0])
-        solvers = tuple(block.solvers[0] if number in held else nothing for number in range(len(matrices)))
+        solvers = tuple(block.solvers[0] if number in nonzero else nothing for number in range(len(matrices)))
         return replace(block, solvers=solvers)
 
     @property
     def variance(self) -> float:
-        """Returns the variance of the estimate, for a block with a single number."""
+        """Returns the variance of the estimate in a block of size 1."""
         return float(self.inverse[0, 0] if self.inverse is not None else np.square(self.root).sum())
 
     def solve(self, data: Sequence[FloatArray], leading: int) -> FloatArray:
-        """Applies each level's solver to its data, along all but the first `leading` axes, and adds up the results."""
+        """Applies each level's solver to the level's data, along all but the first `leading` axes. Returns the sum."""
         shape = data[0].shape
         flat = (
             part.reshape(prod(shape[:leading]), -1) @ solver.T for part, solver in zip(data, self.solvers, strict=True)
@@ -134,9 +121,11 @@ def _of_one(matrix: FloatArray) -> LeastSquaresBlock:
 
 
 def _low_rank(matrix: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-    """Returns scales for a diagonal of ones, and rows A, as many as the rank, so that A'A is the scaled matrix.
+    """Returns scales for a diagonal of ones, and as many rows A as the rank, so that A'A is the scaled matrix.
 
-    The result is None if the rank is above half of the size, or the block is small.
+    Filters cut an axis into far more atoms than a release has numbers, so large blocks have a low rank. A Cholesky
+    factorisation with pivots ends after as many steps as the rank (Higham, Analysis of the Cholesky decomposition of a
+    semi-definite matrix, 1990). Returns None for a small block, or if the rank is above half of the size.
     """
     if len(matrix) <= LARGE:
         return None
@@ -184,7 +173,7 @@ def _low_rank_errors(
 
 
 def _eigen(matrix: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, NDArray[np.bool_]]:
-    """Returns scales for a diagonal of ones, eigenvalues and vectors of the scaled matrix, and which are not 0."""
+    """Returns scales for a diagonal of ones, the scaled matrix's eigenvalues and vectors, and which are not 0."""
     diagonal = np.diag(matrix)
     scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     values, vectors = scipy.linalg.eigh(matrix * scale * scale[:, None])
@@ -192,6 +181,12 @@ def _eigen(matrix: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, NDAr
 
 
 def _of_several(matrices: Sequence[FloatArray]) -> LeastSquaresBlock:
+    """Solves a block with precisions that differ by more digits than doubles have.
+
+    A sum of all normal equations would lose the least precise measurements to rounding. So each level's matrix is
+    written as A'A. Householder reflections then bring the rows of all A, the most precise first, to one triangle R,
+    with M = R'R (Cox and Higham, Stability of Householder QR factorization for weighted least squares problems, 1998).
+    """
     size = len(matrices[0])
     columns, rank = np.arange(size), 0
     triangle = np.zeros((0, size))  # in the order of `columns`, of which the first `rank` are upper triangular
@@ -230,7 +225,7 @@ def _new_rows(below: FloatArray, longest: float) -> tuple[int, NDArray[np.intp]]
 
 
 def _reflect(columns: FloatArray, table: FloatArray) -> FloatArray:
-    """Returns Q' times a table, for the factorisation `columns` = QR. It applies reflections, and never builds Q."""
+    """Returns Q' times a table, for the factorisation `columns` = QR. Reflections are applied, and Q is never built."""
     if not len(columns) or not table.shape[1]:
         return table.copy()
     _, _, work, _ = scipy.linalg.lapack.dgeqrf(columns, -1)
@@ -243,7 +238,7 @@ def _reflect(columns: FloatArray, table: FloatArray) -> FloatArray:
 def _solve_triangle(
     triangle: FloatArray, solvers: Sequence[FloatArray], columns: NDArray[np.intp]
 ) -> LeastSquaresBlock:
-    """Returns the block M = R'R. triangle: R, with M's `columns` in order. solvers: from a level's data to R x."""
+    """Returns the block M = R'R. triangle: R, with its columns in this order. solvers: from a level's data to R x."""
     rank, size = triangle.shape
     square, rest = triangle[:, :rank], triangle[:, rank:]
     root = np.zeros((rank, size))
@@ -302,7 +297,7 @@ Kin = IdentityFactor | CentredFactor | HadamardFactor
 class Along:
     """Queries along one axis: an identity, centred or Hadamard factor (`plain`), or the rows of any matrix.
 
-    kept: the codes that the plain factor counts, None for all. rows: shape (queries, codes), without a plain factor.
+    kept: the codes that the plain factor counts, None for all codes. rows: that matrix, shape (queries, codes).
     """
 
     plain: Kin | None = None
@@ -311,7 +306,7 @@ class Along:
 
     @cached_property
     def signature(self) -> tuple[object, ...]:
-        """Returns a value that is equal for two objects with equal queries."""
+        """Returns a value that is equal for two objects with equal queries along one axis."""
         if self.plain is not None:
             return type(self.plain).__name__, None if self.kept is None else self.kept.tobytes()
         rows = cast(scipy.sparse.csr_array, self.rows)
@@ -333,7 +328,7 @@ class Along:
 
 @dataclass(frozen=True, eq=False)
 class NoisyTable:
-    """One noisy table. along: for each axis that is not summed away, the queries. variance: of the noise per number.
+    """One noisy table. along: the queries of each axis that is not summed away. variance: of the noise in one number.
 
     values: the noisy answers, with the axes of `along` in increasing order.
     """
@@ -345,19 +340,21 @@ class NoisyTable:
 
 @dataclass(frozen=True, eq=False)
 class AtomAxis:
-    """Atoms of one axis. atom: the atom of each code. sizes: the number of codes of each atom. U: unit indicators."""
+    """Atoms of one axis. atom: the number of each code's atom. sizes: the number of codes in each atom.
+
+    In the methods, U has one column for each atom: a unit vector, constant on the atom's codes and 0 elsewhere.
+    """
 
     atom: NDArray[np.intp]
     sizes: FloatArray
 
     @cached_property
     def ones(self) -> FloatArray:
-        """Returns U'1, a row of ones over the codes in terms of atoms. U has a unit vector for each atom's codes."""
+        """Returns U'1: the square root of each atom's size."""
         roots: FloatArray = np.sqrt(self.sizes)
         return roots
 
     def codes(self, atom: int) -> NDArray[np.intp]:
-        """Returns the codes of an atom."""
         return np.flatnonzero(self.atom == atom)
 
     def lump(self, table: FloatArray, axis: int) -> FloatArray:
@@ -367,7 +364,6 @@ class AtomAxis:
         return np.moveaxis(lumped, 0, axis)
 
     def _sum_codes(self, table: FloatArray) -> FloatArray:
-        """Sums a table over the codes of each atom, along the first axis."""
         if len(self.sizes) == 1:
             return np.asarray(table.sum(axis=0, keepdims=True))
         summed = np.zeros((len(self.sizes), *table.shape[1:]))
@@ -397,7 +393,7 @@ class AtomAxis:
         return parts
 
     def block(self, along: Along | None) -> FloatArray:
-        """Returns the matrix L = U'F'F U of a factor F over the atoms. None stands for the row of ones."""
+        """Returns U'F'F U for a factor F, a matrix over the atoms. None stands for the row of ones."""
         ones = self.ones
         if along is None:
             return np.outer(ones, ones)
@@ -410,14 +406,14 @@ class AtomAxis:
         return block
 
     def multiplier(self, along: Along | None) -> FloatArray:
-        """Returns, for each atom, the number by which F'F of a factor F multiplies contrasts inside the atom."""
+        """Returns a number for each atom. F'F of a factor F multiplies contrasts inside the atom by this number."""
         if along is None or along.plain is None:
             return np.zeros(len(self.sizes))
         alpha, _ = cast(tuple[int, int], gram(along.plain))
         return alpha * self._atom_mask(along)
 
     def _atom_mask(self, along: Along) -> FloatArray:
-        """Returns 1 for each atom that a factor counts, 0 for the others."""
+        """Returns 1 for each atom that a factor counts, 0 for all other atoms."""
         counted = np.ones(len(self.sizes))
         if along.kept is not None:
             counted[self.atom] = along.kept
@@ -426,7 +422,7 @@ class AtomAxis:
 
 @dataclass(frozen=True, eq=False)
 class Kinds:
-    """Distinct factors along one axis. blocks, contrasts: AtomAxis.block and multiplier. which: of each measurement."""
+    """Distinct factors along one axis, with their AtomAxis.block and multiplier. which: each measurement's factor."""
 
     which: NDArray[np.intp]
     blocks: FloatArray
@@ -434,7 +430,7 @@ class Kinds:
 
     @classmethod
     def of(cls, axis: AtomAxis, along: Sequence[Along | None]) -> Kinds:
-        """Returns the distinct factors of all measurements. None stands for a sum over the axis."""
+        """Collects the distinct factors of all measurements. None stands for a sum over the axis."""
         numbers: dict[object, int] = {}
         distinct: list[Along | None] = []
         which = np.zeros(len(along), np.intp)
@@ -463,7 +459,7 @@ def refine_atoms(atom: NDArray[np.intp], along: Along) -> NDArray[np.intp]:
 
 
 def atoms_of_axis(size: int, along: Sequence[Along]) -> AtomAxis:
-    """Returns the atoms of an axis: sets of codes that no factor tells apart. Plain factors only split by `kept`."""
+    """Returns the atoms of an axis. A plain factor splits atoms only by the codes that it counts."""
     atom = np.zeros(size, np.intp)
     for factor in {factor.signature: factor for factor in along}.values():
         atom = refine_atoms(atom, factor)

@@ -1,14 +1,13 @@
 """Nearest consistent marginals in the L1 or the L-infinity norm, by linear programs (paper, section 4.3).
 
-Marginals are consistent if some table has them. For each subset U of an asked marginal, a program has the counts at
-values other than the first as variables theta, prod_{i in U} (n_i - 1) in number. These determine all consistent
-marginals, and the matrix C is sparse. The program corrects the least squares answer. So its numbers have the size of
-the noise. y is the noisy answers less least squares, w = 1/stderr:
+Marginals are consistent if some table has them. For each subset U of an asked marginal, the variables theta are the
+counts at values other than the first. They determine all consistent marginals, by a sparse matrix C. The program
+corrects the least squares answer. With y for the noisy answers less least squares, and w = 1/stderr,
 
     'l1': minimise the sum of w |y - C theta|,     'linf': minimise the maximum of w |y - C theta|.
 
-The second has no unique optimum. Of all tables at the least maximum, the answer is the nearest to least squares.
-HiGHS's interior point method with crossover solves 5,000 cells in about a second and 20,000 in about a minute.
+Of all tables at the least maximum, the answer is the nearest to least squares. HiGHS solves 5,000 cells in about a
+second and 20,000 in about a minute.
 """
 
 from __future__ import annotations
@@ -62,7 +61,6 @@ def coordinates(lattice: Lattice) -> scipy.sparse.csr_array:
 
 
 def _block(lattice: Lattice, number: int, offsets: NDArray[np.intp], width: int) -> scipy.sparse.csr_array:
-    """Returns the rows for one marginal: a Kronecker product of corner matrices, with a column for each variable."""
     names = lattice.sets[number]
     sizes = [lattice.sizes[lattice.attributes.index(attribute)] for attribute in names]
     columns = np.empty(tuple(sizes), dtype=np.intp)
@@ -80,14 +78,12 @@ def _block(lattice: Lattice, number: int, offsets: NDArray[np.intp], width: int)
 
 
 def _corner(size: int) -> scipy.sparse.csr_array:
-    """Returns the matrix from (total, counts of all values but the first) to the counts of all values."""
     corner = np.eye(size)
     corner[0, 1:] = -1.0
     return scipy.sparse.csr_array(corner)
 
 
 def _least_sum(design: scipy.sparse.csr_array, residual: FloatArray, weights: FloatArray) -> FloatArray:
-    """Returns theta with the least sum of weights |residual - design theta|. Cells have variables for both signs."""
     cells, rank = design.shape
     identity = scipy.sparse.eye_array(cells, format="csr")
     solved = scipy.optimize.linprog(
@@ -101,7 +97,7 @@ def _least_sum(design: scipy.sparse.csr_array, residual: FloatArray, weights: Fl
 
 
 def _least_maximum(design: scipy.sparse.csr_array, residual: FloatArray, weights: FloatArray) -> FloatArray:
-    """Returns theta with the least maximum of weights |residual - design theta|, which is the last variable."""
+    """Returns theta with the least maximum of weights |residual - design theta|. The last variable is this maximum."""
     rank = design.shape[1]
     width = scipy.sparse.csr_array(1 / weights[:, None])
     upper = scipy.sparse.hstack([design, -width], format="csr")
@@ -156,7 +152,6 @@ def _multipliers(products: FloatArray, bounds: FloatArray) -> FloatArray:
 
 
 def _solution(solved: object, rank: int) -> FloatArray:
-    """Returns the first `rank` variables of a solved program. Both programs are feasible and bounded."""
     values: FloatArray | None = getattr(solved, "x", None)
     if values is None:
         raise ArithmeticError("the linear program of the consistency step was not solved")

@@ -1,7 +1,4 @@
-"""Covariances between released cells of a plan, for standard errors of sums, differences and ratios of cells.
-
-The covariances are public facts about the noise.
-"""
+"""Covariances between released cells, for standard errors of sums, differences and ratios: public, from noise alone."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ class ComponentCovariances:
     variances: FloatArray
 
     def between(self, first: Members, second: Members) -> FloatArray:
-        """Returns the covariance of a cell of each marginal, shape (2,) * common attributes. Index 1: equal values."""
+        """Returns covariances of a cell of each marginal, shape (2,) * common attributes. Index 1: equal values."""
         sizes = dict(zip(self.lattice.attributes, self.lattice.sizes, strict=True))
         common = tuple(sorted(set(first) & set(second)))
         table = np.zeros((2,) * len(common))
@@ -58,7 +55,6 @@ class TableCovariances:
     sources: dict[Members, tuple[Members, float]]
 
     def between(self, first: Members, second: Members) -> FloatArray:
-        """Returns the covariance of a cell of each marginal, shape (2,) * common attributes. Index 1: equal values."""
         common = set(first) & set(second)
         table = np.zeros((2,) * len(common))
         (measured, variance), (other, _) = self.sources[first], self.sources[second]
@@ -69,7 +65,7 @@ class TableCovariances:
 
 
 def covariances(plan: Plan) -> ComponentCovariances | TableCovariances:
-    """Returns an object that tells the covariances of all pairs of released cells, for a plan over marginals.
+    """Returns the covariances of all pairs of released cells, for a plan over marginals.
 
     With consistency 'l1' or 'linf' there is no closed form. The covariances then hold before the linear program, and
     are not stored with a release.
@@ -94,7 +90,7 @@ Covariances = ComponentCovariances | TableCovariances
 
 
 def scale_to_variance(covariances: Covariances, members: Members, variance: float) -> Covariances:
-    """Returns all covariances times one factor, by which a cell of the grouping set `members` has this variance."""
+    """Returns all covariances times one factor, so that a cell of the grouping set `members` has this variance."""
     own = float(covariances.between(members, members)[(1,) * len(members)])
     times = variance / own
     if abs(times - 1) < ROUNDED:

@@ -1,6 +1,6 @@
 """Ratios of noisy sums: averages and variances from moments, with their errors and intervals.
 
-Values are t in [0, 1] here. Table i of 0 .. d holds a noisy sum T_i of the i-th Bernstein polynomial of t over a cell's
+Values t are in [0, 1]. Table i of 0 .. d holds a noisy sum T_i of the i-th Bernstein polynomial of t over a cell's
 rows, with independent noise of variance v. With p_i = i/d, the count is N = sum T_i, and the sum of t is sum p_i T_i.
 """
 
@@ -23,21 +23,21 @@ LEVELS = tuple(Fraction(text) for text in ("0.5", "0.8", "0.9", "0.95", "0.99", 
 USUAL = LEVELS.index(Fraction("0.95"))
 
 FEWEST_ROWS = 1.0
-"""Least noisy number of rows for an average. Below, the answer is NULL, with all possible values as its interval."""
+"""Least noisy number of rows for an average. With fewer, the answer is NULL and the interval has all values."""
 
 POSSIBLE = 0.7
 """A variance's interval takes an average as possible within this part of the average's margin.
 
-The square of such a distance is twice its mean at 95 per cent. In simulations, intervals reach every level of
-confidence with parts of at least 0.6 (tests/strategies/test_curved.py)."""
+In simulations, intervals reach every level of confidence with parts of at least 0.6 (tests/strategies/test_curved.py).
+"""
 
 MOST_VARIANCE, MOST_SAMPLE_VARIANCE = 0.25, 0.5
-"""Largest variances of values in [0, 1]: half of the values at either end, or for a sample, two values 0 and 1."""
+"""Largest variances of values in [0, 1]: with half of them at either end, or for a sample, with two values 0 and 1."""
 
 
 @dataclass(frozen=True)
 class Curved:
-    """One answer per cell, NaN for NULL. lows, highs: ends of its interval at each of LEVELS, shape (levels, cells)."""
+    """One answer per cell, NaN for NULL. lows, highs: ends of the interval at each of LEVELS, shape (levels, cells)."""
 
     estimates: FloatArray
     stderrs: FloatArray
@@ -57,7 +57,7 @@ def margins(
 def average(tables: Sequence[FloatArray], variance: FloatArray, noise: NoiseKind, step: float) -> Curved:
     """Returns the average of values t in [0, 1] from tables of Bernstein sums, with Fieller's interval within [0, 1].
 
-    variance: of each table's noise, per cell. step: the worth of one integer of noise, in units of a row.
+    variance: of each table's noise, per cell. step: the number of rows that one integer of noise stands for.
     """
     rows = np.sum(tables, axis=0)
     wide = margins(noise, np.sqrt(variance), step)
@@ -67,7 +67,7 @@ def average(tables: Sequence[FloatArray], variance: FloatArray, noise: NoiseKind
 
 @dataclass(frozen=True)
 class Noisy:
-    """One noisy number per cell. stderrs: standard errors. step: the change by one integer of noise."""
+    """One noisy number per cell. step: the change of the number by one integer of noise."""
 
     answers: FloatArray
     stderrs: FloatArray
@@ -98,25 +98,19 @@ def average_about(centre: float, bounds: tuple[float, float], rows: Noisy, sums:
 
 
 def _or_anywhere(stderrs: FloatArray, lows: FloatArray, highs: FloatArray, width: float) -> FloatArray:
-    """Returns standard errors, at least those of a uniform law where the 95 % interval has all values of this width.
-
-    If the count may be 0, the ratio may have any size, however little noise its numerator has.
-    """
+    """Raises standard errors to a uniform law's if the 95 % interval has all values: the count may then be 0."""
     everything = highs[USUAL] - lows[USUAL] >= width * (1 - 1e-9)
     return np.where(everything, np.maximum(stderrs, width / 12**0.5), stderrs)
 
 
 def _ratios(
-    counts: FloatArray, total: FloatArray, wide: FloatArray, above: FloatArray, bounds: tuple[float, float]
+    counts: FloatArray, total: FloatArray, count_margin: FloatArray, margin: FloatArray, bounds: tuple[float, float]
 ) -> tuple[FloatArray, FloatArray]:
-    """Returns the least and the largest r for which total - r * counts is within its margin, cut at bounds.
-
-    wide, above: margins of the counts and of the total. If a count may be 0 by its margin, every ratio is possible.
-    """
+    """Returns the least and the largest r with total - r * counts within its margin. At a count near 0 all r are."""
     low, high = bounds
-    square, line = counts**2 - wide**2, counts * total
+    square, line = counts**2 - count_margin**2, counts * total
     with np.errstate(divide="ignore", invalid="ignore"):
-        root = np.sqrt(np.maximum(line**2 - square * (total**2 - above**2), 0))
+        root = np.sqrt(np.maximum(line**2 - square * (total**2 - margin**2), 0))
         lows, highs = (line - root) / square, (line + root) / square
     unbounded = (square <= 0) | (counts <= 0)
     return (
@@ -131,7 +125,7 @@ def variance_about(width: float, rows: Noisy, sums: Noisy, squares: Noisy, noise
     T(m) = Q - 2 m S + m^2 N is the sum of squared distances from m. The answer is T/N at the noisy average m = S/N,
     where T is least. The interval has all r for which T(m) - r N is within the margin of its noise, at some possible
     average m. That noise has variance v_Q + 4 m^2 v_S + (m^2 - r)^2 v_N. The noisy average alone would not do, because
-    the noise of a small count moves both it and T. sample: N - 1 divides in place of N.
+    the noise of a small count moves both m and T. sample: N - 1 divides in place of N.
     """
     least, most = (FEWEST_ROWS + 1, MOST_SAMPLE_VARIANCE) if sample else (FEWEST_ROWS, MOST_VARIANCE)
     counts, distances, squared = np.maximum(rows.answers, least), sums.answers / width, squares.answers / width**2
@@ -168,10 +162,9 @@ def variance_of(
 ) -> Curved:
     """Returns the variance S/N of values t, with S the sum of (t - m)^2, and Fieller's interval. sample: S/(N - 1).
 
-    Three tables T_i (see above) give S = sum c_i T_i at the average m = sum p_i T_i / N, with c = (m^2, m^2 - m,
-    (1 - m)^2). S is least at the true average, and larger by N times the squared distance elsewhere. The noisy average
-    fits the noise, so its S is too small by v sum (p_i - m)^2 / N on average. The upper end gets twice that amount, as
-    c has errors too. step: the worth of one integer of noise, in units of a row.
+    Three tables T_i (see above) give S = sum c_i T_i at the average m = sum p_i T_i / N, with c = (m^2, m^2 - m, (1 -
+    m)^2). The noisy average fits the noise, so its S is too small by v sum (p_i - m)^2 / N on average. The upper end
+    gets twice that amount, as c has errors too. step: the number of rows that one integer of noise stands for.
     """
     least, most = (FEWEST_ROWS + 1, MOST_SAMPLE_VARIANCE) if sample else (FEWEST_ROWS, MOST_VARIANCE)
     counted = np.sum(tables, axis=0)
@@ -219,8 +212,8 @@ def _of_each_row(
 def of_rounded(variance: Curved, step: float, *, sample: bool) -> Curved:
     """Returns the variance of the exact values, from the variance of values that were rounded to multiples of `step`.
 
-    A standard deviation is a norm. So rounding changes it by at most the standard deviation of the rounding errors.
-    That is at most half a step, or half a step times sqrt(2) for a sample.
+    A standard deviation is a norm. So rounding changes it by at most the standard deviation of the rounding errors:
+    half a step, or half a step times sqrt(2) for a sample.
     """
     off, most = (step / 2**0.5, MOST_SAMPLE_VARIANCE) if sample else (step / 2, MOST_VARIANCE)
     lows = np.maximum(np.sqrt(variance.lows) - off, 0) ** 2
@@ -231,7 +224,7 @@ def of_rounded(variance: Curved, step: float, *, sample: bool) -> Curved:
 
 
 def deviation_of(variance: Curved) -> Curved:
-    """Returns standard deviations. If s is the variance's error, theirs is s / (2 deviation), at most the root of s."""
+    """Returns standard deviations. A variance's error s becomes s / (2 deviation), at most the root of s."""
     root = np.sqrt(variance.estimates)
     with np.errstate(divide="ignore", invalid="ignore"):
         stderr = np.minimum(variance.stderrs / (2 * root), np.sqrt(variance.stderrs))

@@ -2,17 +2,15 @@
 
 All measurements are z = S x + noise, with x the table over all axes, and V the diagonal covariance of the noise.
 Measurement m has noise variance v_m and is a Kronecker product of factors F_mi, a row of ones along each axis that m
-sums over. Along axis i, codes with equal columns in every factor form an atom. Identity, centred and Hadamard factors
-do not count for this. Let U_i be the normalised indicators of the k_i atoms. Then every F_mi'F_mi maps the span of U_i
-to itself, as the k_i x k_i matrix L_mi, and multiplies contrasts inside atom j by one number a_mij. So S'V^-1 S has a
-block for each set B of axes, with an atom j_i along each axis in B. It has size prod_{i not in B} k_i:
+sums over. Let U_i be the normalised indicators of the k_i atoms of axis i (see atoms.py). Then every F_mi'F_mi maps the
+span of U_i to itself, as the k_i x k_i matrix L_mi, and multiplies contrasts inside atom j by one number a_mij. So
+S'V^-1 S has a block for each set B of axes, with an atom j_i along each axis in B. It has size prod_{i not in B} k_i:
 
     M_BJ = sum over m of (1/v_m) prod_{i in B} a_mij  kron_{i not in B} L_mi.
 
-An axis that was only measured cell by cell has one atom. The blocks are then the ANOVA components of
-`strategies/variance.py`. Nothing of the size of x is built. The best linear unbiased estimate of w'x is the sum over
-blocks of w_B' M^+ r_B, with r_B the block's part of S'V^-1 z. Its variance is the sum of w_B' M^+ w_B. w'x is
-determined if and only if each part of w is in the range of its block.
+Nothing of the size of x is built. The best linear unbiased estimate of w'x is the sum over blocks of w_B' M^+ r_B, with
+r_B the block's part of S'V^-1 z. Its variance is the sum of w_B' M^+ w_B. w'x is determined if and only if each part of
+w is in the range of its block.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ Scalar = TypeVar("Scalar", np.float64, np.bool_)
 
 @dataclass(frozen=True, eq=False)
 class LeastSquaresAnswers:
-    """Answers with an axis for each asked axis. known: whether the measurements determine an answer at all."""
+    """Answers with an axis for each asked axis. known: whether the measurements determine an answer."""
 
     estimates: FloatArray
     variances: FloatArray
@@ -50,7 +48,7 @@ class LeastSquaresAnswers:
 
 @dataclass(frozen=True, eq=False)
 class _WeightRows:
-    """Rows of weights over the atoms of an axis. distinct: each different row once. which: each row's place there."""
+    """Rows of weights over an axis's atoms. distinct: each different row once. which: a row's place in `distinct`."""
 
     all: FloatArray
     distinct: FloatArray
@@ -58,7 +56,6 @@ class _WeightRows:
 
     @classmethod
     def of(cls, rows: FloatArray) -> _WeightRows:
-        """Returns the rows with their distinct rows."""
         numbers: dict[bytes, int] = {}
         which = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in rows], np.intp)
         first = np.unique(which, return_index=True)[1]
@@ -66,7 +63,7 @@ class _WeightRows:
 
 
 class Estimator:
-    """Least squares from all noisy tables about one table x with these sizes. Blocks are solved at their first use."""
+    """Least squares from all noisy tables about one table x with these sizes. A block is solved at its first use."""
 
     def __init__(self, sizes: Sequence[int], seen: Sequence[NoisyTable]) -> None:
         self._seen = tuple(seen)
@@ -79,7 +76,7 @@ class Estimator:
         self._solved: dict[tuple[tuple[int, ...], tuple[int, ...]], LeastSquaresBlock] = {}
 
     def answer(self, asked: Mapping[int, scipy.sparse.csr_array], errors_alone: bool = False) -> LeastSquaresAnswers:
-        """Returns estimates of weighted sums of x. asked: rows of weights along some axes. Others have weights of 1.
+        """Returns estimates of weighted sums of x. asked: rows of weights along some axes, with weights of 1 elsewhere.
 
         errors_alone: estimates are 0, as for a plan. Variances do not depend on the measured values.
         """
@@ -115,7 +112,7 @@ class Estimator:
         return LeastSquaresAnswers(estimates, variances, determined)
 
     def component_variance(self, inside: tuple[int, ...]) -> float:
-        """Returns the variance of the component of a set of axes, infinite if unmeasured. All axes have one atom."""
+        """Returns the variance of a set of axes' component, infinite if unmeasured. Each axis must have one atom."""
         (block,) = (self._block(inside, (0,) * len(inside)),)
         return float("inf") if block.null is not None else block.variance
 
@@ -200,7 +197,7 @@ class Estimator:
 
 
 def _matrix(several: Sequence[Kinds], weights: FloatArray, used: NDArray[np.intp]) -> FloatArray:
-    """Returns the sum, over the used measurements, of the weight times the Kronecker product of the axes' blocks L."""
+    """Sums weight times Kronecker product of the axes' blocks L over the used measurements."""
     which = np.array([kinds.which[used] for kinds in several], np.intp).reshape(len(several), len(used))
     alike, groups = np.unique(which, axis=1, return_inverse=True)
     return _product(
@@ -209,7 +206,7 @@ def _matrix(several: Sequence[Kinds], weights: FloatArray, used: NDArray[np.intp
 
 
 def _product(blocks: Sequence[FloatArray], kinds: NDArray[np.intp], weights: FloatArray) -> FloatArray:
-    """Returns the sum, over columns of `kinds`, of the weight times the Kronecker product of one block per axis (row).
+    """Sums weight times Kronecker product of one block per axis (row) over the columns of `kinds`.
 
     Columns with equal blocks along the first axis are first added up over the other axes, where matrices are smaller.
     """
@@ -227,7 +224,7 @@ def _product(blocks: Sequence[FloatArray], kinds: NDArray[np.intp], weights: Flo
 def _every(
     rows: Sequence[_WeightRows], variances: FloatArray, determined: NDArray[np.bool_]
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Returns variances and flags for all combinations of rows, from those for combinations of distinct rows."""
+    """Expands variances and flags of distinct rows to all rows."""
     if not rows:
         return variances, determined
     places = np.ix_(*(row.which for row in rows))
@@ -243,7 +240,6 @@ def _outer(parts: Sequence[FloatArray]) -> FloatArray:
 
 
 def _contract_axis(rows: FloatArray | scipy.sparse.csr_array, table: FloatArray, axis: int) -> FloatArray:
-    """Returns the matrix `rows` times a table along one axis of the table."""
     moved = np.moveaxis(table, axis, 0)
     summed = np.asarray(rows @ moved.reshape(len(moved), -1))
     return np.moveaxis(summed.reshape(rows.shape[0], *moved.shape[1:]), 0, axis)

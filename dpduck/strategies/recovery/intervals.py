@@ -19,8 +19,8 @@ from dpduck.values.arrays import FloatArray, IntegerArray
 class ErrorLaw:
     """Distribution of the noise in each cell of one grouping set.
 
-    parameter: of the noise if a cell comes from one integer measurement, None if it combines several. variance: of a
-    cell. step: the most that a cell changes if one integer of noise changes by one.
+    parameter: of the noise if a cell comes from one integer measurement, None if it combines several. step: the most
+    that a cell changes if one integer of noise changes by one.
     """
 
     noise: NoiseKind
@@ -30,7 +30,6 @@ class ErrorLaw:
 
     @property
     def stderr(self) -> float:
-        """Returns the standard error of a cell."""
         return sqrt(self.variance)
 
 
@@ -43,9 +42,9 @@ def law_of(noise: Noise) -> ErrorLaw:
 class SumMargin:
     """Margin (half the width of an interval) of a sum of noises with standard error s.
 
-    It is the smaller of farthest * s (Chebyshev's inequality, for all sums) and usual * s plus a jump. A sum of Laplace
-    variables has a law between a Laplace and a normal law of its variance, but discrete values. So half a jump is
-    added, or a whole jump if s is hardly larger. This covers, exactly, every sum in the tests.
+    The margin is farthest * s (Chebyshev's inequality, for all sums), or usual * s plus a jump if that is less. A sum
+    of Laplace variables has a law between a Laplace and a normal law of its variance, but discrete values. So half a
+    jump is added, or a whole jump if s is hardly larger. This covers, exactly, every sum in the tests.
     """
 
     farthest: float

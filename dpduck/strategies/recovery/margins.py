@@ -1,15 +1,10 @@
 """Independent observations that carry the information of estimated margins of one table.
 
-Estimates of several margins share information, because a table also determines its margins. If each margin were fitted
-with its variance, the shared information would count several times.
-
-The information about a table splits into ANOVA components, one for each set B of axes. A margin over the axes C has the
-components of all B inside C. A family of margins that is closed under intersection has one component variance for each
-margin. The smallest margin over a component determines its precision.
-
-So the variances of the margins give the variances of the components, smallest margins first. Those give the precisions
-of independent observations, largest margins first. If only margins were measured, these are the precisions of the
-measurements.
+A table determines its margins, so estimates of several margins share information. If each margin were fitted with its
+variance, shared information would count several times. The information splits into ANOVA components, one for each set
+of axes. The smallest margin over a component determines the component's precision. So the variances of the margins give
+those of the components, smallest margins first. These give the precisions of independent observations, largest margins
+first.
 """
 
 from __future__ import annotations

@@ -1,17 +1,6 @@
-"""The options nonnegative and integer, which change answers after the noise.
+"""Options that change answers after the noise: `nonnegative` and `integer`. Both bias sums of many cells.
 
-Both bias sums of many cells, and are always reported. A table's sum becomes max(sum before, 0), rounded for `integer`.
-
-* nonnegative_table: the nearest non-negative table with that sum, each table alone. Margins of different tables no
-  longer agree.
-* nonnegative_consistent: non-negative tables that agree on all shared margins, near the least squares answer. Dykstra
-  projections onto "each table non-negative" and "all tables consistent" alternate. The least step towards a table of
-  equal cells then makes every cell non-negative. The result is consistent (to rounding) and exactly non-negative.
-  If closure_steps is above MOST_STEPS, each table is projected alone.
-* integer_table: each cell becomes one of its two neighbouring integers, the upper one for the largest remainders. The
-  sum is the rounded sum. A non-negative table stays non-negative.
-* integer_margins: if one table has all attributes, it is rounded, and the others are its sums, so that all agree.
-  Else tables of equal sums keep equal sums. Other shared margins may differ by less than the number of summed cells.
+A table's sum becomes max(sum before, 0), rounded for `integer`. Every release reports that an option was applied.
 """
 
 from __future__ import annotations
@@ -38,8 +27,7 @@ def apply_options(
 ) -> tuple[FloatArray, ...]:
     """Returns the answers after the options `nonnegative` and `integer`. Answers of ranges are only rounded.
 
-    Consistent tables stay consistent, under `integer` if one table has all attributes. The sum of a table does not
-    change, except that a negative sum becomes 0, and that `integer` rounds it.
+    Consistent tables stay consistent, under `integer` only if one table has all attributes.
     """
     tables = tuple(answers)
     if plan.parts:
@@ -110,7 +98,10 @@ def integer_cube(table: FloatArray) -> FloatArray:
 
 
 def integer_margins(workload: MarginalWorkload, tables: Sequence[FloatArray]) -> tuple[FloatArray, ...]:
-    """Rounds consistent tables. If one table has all attributes, the others become its sums, else each is rounded."""
+    """Rounds consistent tables. If one table has all attributes, it is rounded and the others become its sums.
+
+    Otherwise tables of equal sums keep equal sums, and other shared margins may differ by less than the summed cells.
+    """
     whole = set().union(*workload.marginals)
     finest = next((number for number, members in enumerate(workload.marginals) if set(members) == whole), None)
     if finest is None or len(tables) == 1:
@@ -128,15 +119,16 @@ def nonnegative_consistent(
 ) -> tuple[FloatArray, ...]:
     """Returns consistent non-negative tables near the consistent `answers`, by least squares with weights 1/variance.
 
-    answers: tables in the order of workload.marginals. A new table has the sum max(old sum, 0). If closure_steps is
-    above MOST_STEPS, new tables need not be consistent.
+    Dykstra's projections onto "each table non-negative" and "all tables consistent" alternate. The least step towards a
+    table of equal cells then makes every cell non-negative. If closure_steps is above MOST_STEPS, each table is
+    projected alone, and the results may disagree.
     """
     if len(set(workload.marginals)) == 1 or closure_steps(workload.marginals) > MOST_STEPS:
         return tuple(nonnegative_table(table) for table in answers)
     total = float(answers[0].sum())
     if total <= 0:
         return tuple(np.zeros_like(table) for table in answers)
-    pull = _Projection(close_downward(workload.marginals, workload.sizes), workload, variances)
+    projection = _Projection(close_downward(workload.marginals, workload.sizes), workload, variances)
     current = [table.copy() for table in answers]
     corrections = [np.zeros_like(table) for table in answers]
     for _ in range(MOST_ROUNDS):
@@ -145,7 +137,7 @@ def nonnegative_consistent(
         moved = [table + correction for table, correction in zip(current, corrections, strict=True)]
         clipped = [nonnegative_table_of(table, total) for table in moved]
         corrections = [before - after for before, after in zip(moved, clipped, strict=True)]
-        current = pull.consistent(clipped)
+        current = projection.nearest_consistent(clipped)
     return _lift(current, total)
 
 
@@ -176,8 +168,7 @@ class _Projection:
         self.scales = 1 / (cells * np.asarray(variances, dtype=np.float64))  # 1/(n_A v_A)
         self.precisions = lattice.sum_over_supersets(lattice.family_totals(self.scales), np.ones(len(sizes)))
 
-    def consistent(self, tables: Sequence[FloatArray]) -> list[FloatArray]:
-        """Returns the nearest consistent tables."""
+    def nearest_consistent(self, tables: Sequence[FloatArray]) -> list[FloatArray]:
         lattice = self.lattice
         sums = [np.zeros([lattice.sizes[lattice.attributes.index(i)] for i in members]) for members in lattice.sets]
         for number, scale, table in zip(lattice.family.tolist(), self.scales.tolist(), tables, strict=True):

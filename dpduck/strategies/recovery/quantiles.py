@@ -1,7 +1,7 @@
 """Quantiles from noisy ranks: the place where the distribution function passes q, and all places where it may pass.
 
-An edge between buckets has `below` rows below it and `above` rows above it. Its excess is (1 - q) below - q above,
-which equals `below` less q times all rows. The quantile q lies above the edge if the excess is negative.
+An edge between buckets has `below` rows below it and `above` rows above it. The quantile q lies above the edge if the
+excess (1 - q) below - q above is negative. The excess equals `below` less q times all rows.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ EXTREME = 2.0
 
 _USUAL = LEVELS.index(Fraction(95, 100))
 _RESOLUTION, _ROUNDING = 0.5, 12**-0.5
-"""Least errors of a quantile, in widths of a bucket. Values may lie at the end of a range, or were rounded to the
-value in the middle. A quantile is known no better, even if its interval is one value."""
+"""Least errors of a quantile, in widths of a bucket: of a range of values, and of values rounded to the middle."""
 
 
 def quantile(answers: FloatArray, variances: FloatArray, fraction: float, buckets: Buckets, noise: NoiseKind) -> Curved:
@@ -95,8 +94,8 @@ def read_choices(numbers: Sequence[FloatArray], buckets: Buckets) -> Curved:
 def in_order(columns: Sequence[Curved]) -> list[Curved]:
     """Returns quantiles of increasing fractions that do not decrease: the nearest such values, cell by cell.
 
-    The true values are in order, so the nearest values in order are nearer to them. If any value of a cell moves, its
-    intervals widen: to the lowest end of higher fractions, and the highest end of lower fractions. NULL stays.
+    The true values are in order, so this moves values nearer to the truth. If a value of a cell moves, the intervals
+    widen: to the lowest end of higher fractions, and the highest end of lower fractions. NULL stays.
     """
     estimates = np.array([column.estimates for column in columns])
     apart = (estimates < np.fmax.accumulate(estimates, axis=0)).any(axis=0)
@@ -142,7 +141,7 @@ def rank_deviations(variances: FloatArray, fraction: float, inner: int) -> Float
 
 
 def _crossing(excess: FloatArray, total: FloatArray, fraction: float, buckets: Buckets) -> FloatArray:
-    """Returns where the excess, made increasing, passes 0. In a bucket that is a range of values, it interpolates."""
+    """Returns where the excess, made increasing, passes 0, interpolated in a bucket that is a range of values."""
     middle = _increasing(excess)
     chosen = (middle < 0).sum(axis=1)
     start, width = float(buckets.start), float(buckets.width)

@@ -16,11 +16,9 @@ from dpduck.strategies.recovery.consistent import nearest_consistent
 from dpduck.strategies.variance import BALANCED, adjoint, direct_sources, margins, recover_least_squares, spread_evenly
 from dpduck.values.arrays import FloatArray, IntegerArray
 
-# With consistency = 'none', recovery is the paper's initial recovery, without least squares.
-
 
 def recover_directly(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-    """Returns marginals without consistency: sums of noisy tables, inverse transforms (Fourier), or from residuals."""
+    """Returns marginals by the paper's initial recovery without consistency: from tables, coefficients, residuals."""
     factors = factor_kinds(plan)
     if factors <= {IdentityFactor}:
         return _from_tables(plan, noisy)
@@ -58,7 +56,6 @@ def _inverse_transform(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[Float
 
 
 def _back(measurement: Measurement, answers: IntegerArray) -> FloatArray:
-    """Computes the query's transpose times the noisy answers: one number per cell of the measurement's attributes."""
     back: FloatArray = np.asarray(answers, dtype=np.float64)
     factors: Sequence[Factor] = measurement.query.factors
     for axis, factor in enumerate(factors):
@@ -78,7 +75,7 @@ def recover(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]
 
 
 def recover_linearly(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-    """Recovers a plan's answers, by least squares if the plan has a linear program, where errors have no formula."""
+    """Recovers a plan's answers, with least squares in place of a linear program, since its errors have no formula."""
     return _least_squares(plan, noisy) if solves_program(plan) else recover(plan, noisy)
 
 
@@ -87,7 +84,6 @@ def _has_parts(plan: Plan) -> bool:
 
 
 def _recover_parts(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-    """Returns the answers of all parts in turn. The noisy arrays of each part follow those of the part before."""
     remaining, answers = iter(noisy), list[FloatArray]()
     for part in plan.parts:
         answers += part.recover(list(islice(remaining, len(part.measurements))))
@@ -95,12 +91,10 @@ def _recover_parts(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArra
 
 
 def _is_balanced(plan: Plan) -> bool:
-    """Tells whether every factor F has F'F = alpha I + beta J."""
     return factor_kinds(plan) <= BALANCED
 
 
 def _direct(plan: Plan) -> bool:
-    """Tells whether the plan asks for answers without least squares."""
     return plan.consistency == "none" and _is_balanced(plan)
 
 

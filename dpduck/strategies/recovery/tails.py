@@ -29,9 +29,9 @@ def discrete_laplace_tail(scale: Fraction, bound: int) -> float:
 def discrete_gaussian_tail(variance: Fraction, bound: int) -> float:
     """Returns an upper bound on P(|noise| > bound). A small variance has exact sums.
 
-    For a large variance let g(x) = exp(-x^2/(2 sigma^2)). It is convex beyond sigma. There g(k) is at most the integral
-    of g over k - 1/2 .. k + 1/2 (Hermite and Hadamard). As g decreases, g(k) is at most the integral over k - 1 .. k.
-    The sum of all g(k) is at least sigma sqrt(2 pi), as Poisson summation has positive terms only.
+    For a large variance let g(x) = exp(-x^2/(2 sigma^2)), which is convex beyond sigma. There g(k) is at most the
+    integral of g over k - 1/2 .. k + 1/2 (Hermite and Hadamard). As g decreases, g(k) is at most the integral over
+    k - 1 .. k. The sum of all g(k) is at least sigma sqrt(2 pi), as Poisson summation has positive terms only.
     """
     if variance < SUMMED_VARIANCE:
         tails = _tail_bounds(variance)

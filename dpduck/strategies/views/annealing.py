@@ -1,7 +1,7 @@
-"""Starting sets of views that together contain every asked marginal, and simulated annealing from there.
+"""Starting sets of views that together contain every asked marginal, and simulated annealing from these sets.
 
-A view is a measured marginal. Under pure epsilon (strategy O) a few views, usually larger than asked marginals, beat
-many small views. A step adds, removes or exchanges one attribute of a view, or moves a view close to another.
+A view is a measured marginal. Under pure epsilon (strategy O) a few views, usually larger than the asked marginals,
+beat many small views. A step adds, removes or exchanges one attribute of a view, or moves a view close to another view.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def assign_points(log_sizes: FloatArray, points: int) -> IndexArray:
 
 
 def with_common_point(blocks: BoolArray) -> BoolArray:
-    """Returns the blocks with one more point that lies in all blocks. Every view has the attributes at that point."""
+    """Adds to the blocks a point that lies in all blocks. Every view has the attributes at that point."""
     return np.concatenate([blocks, np.ones((len(blocks), 1), dtype=np.bool_)], axis=1)
 
 
@@ -120,7 +120,7 @@ class _State:
         self.logarithm = log(float((objective.kept_coefficients / self.floor_precisions(self.precisions)).sum()))
 
     def floor_precisions(self, precisions: FloatArray) -> FloatArray:
-        """Returns the precisions D_B, raised to at least a tiny part of the precision of the total, above 0."""
+        """Raises the precisions D_B to at least a tiny part of the precision of the total, above 0."""
         raised: FloatArray = np.maximum(precisions, NOTHING * precisions[0])
         return raised
 
@@ -140,7 +140,7 @@ def anneal_views(
     source: HashCounter,
     limit: WorkLimit,
 ) -> tuple[CodeArray, FloatArray]:
-    """Returns the best views of an annealing, as codes with a bit per attribute, and their budgets. None are added."""
+    """Returns the best views of an annealing, as codes with a bit per attribute, and their budgets."""
     state = _State(objective, codes.copy(), budgets / budgets.sum())
     state.refresh(20)
     best = (state.logarithm, state.codes.copy(), state.budgets)
@@ -174,7 +174,7 @@ def anneal_views(
 
 
 def _move(codes: CodeArray, attributes: int, source: HashCounter) -> tuple[int, int]:
-    """Returns the position of a random view, and a random code that it may change to."""
+    """Returns the position of a random view, and a random code that this view may change to."""
     view, kind = source.below(len(codes)), source.uniform()
     code = int(codes[view])
     if kind < 0.3:

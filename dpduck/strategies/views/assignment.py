@@ -18,7 +18,7 @@ HOT, COLD = 0.05, 0.001
 """Temperatures, in units of the logarithm of the error."""
 
 SWAPS = 0.6
-"""Part of the moves that exchange the points of two attributes. The others move one attribute."""
+"""Part of the moves that exchange the points of two attributes. All other moves move one attribute."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +57,7 @@ def start_design(objective: ViewObjective, family: DesignFamily, largest_view: f
 
 
 def assigning_seconds(objective: ViewObjective, design: DesignStart, each: float = 2e-9) -> float:
-    """Estimates the seconds of one step of an assignment on an idle machine.
-
-    each: seconds per pair of block and component. The default sets numbers of steps. LARGE_PAIR is for large arrays.
-    """
+    """Estimates the seconds of one step on an idle machine. each: seconds per pair of block and component."""
     return 4e-5 + each * len(design.blocks) * len(objective.kept)
 
 
@@ -96,7 +93,7 @@ def anneal_assignment(
 def _assignment_move(
     assignment: NDArray[np.intp], attributes: int, points: int, source: HashCounter
 ) -> NDArray[np.intp] | None:
-    """Returns an assignment with two attributes' points exchanged or one attribute moved, None if nothing changed."""
+    """Exchanges two attributes' points or moves one attribute, at random. Returns None if nothing changed."""
     kind, attribute = source.uniform(), source.below(attributes)
     moved = assignment.copy()
     if kind < SWAPS:

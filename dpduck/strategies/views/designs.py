@@ -1,9 +1,8 @@
 """Covering designs: sets of blocks in which every t points lie together in some block.
 
-Under pure epsilon a few large views (measured marginals) beat many small views. A view with the attributes of a block
-answers all t-way marginals inside it. So a good set of views is a weighted covering design with few blocks. A design is
-read from a file, or has all subsets of one size as blocks. It serves any number of attributes: several may share a
-point, and points may stay empty. `python -m benchmarks.papers.covering_designs` writes the file.
+A view (measured marginal) with the attributes of a block answers all t-way marginals inside it. So a good set of views
+under pure epsilon is a weighted covering design with few blocks. Several attributes may share a point, and points may
+stay empty. `python -m benchmarks.papers.covering_designs` writes the file of designs.
 """
 
 from __future__ import annotations
@@ -27,10 +26,7 @@ MOST_POINTS = 130
 
 @dataclass(frozen=True, order=True)
 class DesignFamily:
-    """Covering design that can be built: every `strength` points lie in a common block.
-
-    kind, parameters: the construction. blocks: the number of blocks. block_size: the number of points in each block.
-    """
+    """Covering design that can be built: every `strength` points lie in a common block. parameters: of the kind."""
 
     kind: str
     parameters: tuple[int, ...]
@@ -58,7 +54,7 @@ class DesignFamily:
 def families(strength: int, attributes: int, most_blocks: int) -> tuple[DesignFamily, ...]:
     """Returns all known designs of at least this strength that may serve this many attributes, in a fixed order.
 
-    A design with too few points has a block of all points. Points may outnumber attributes fourfold, and stay empty.
+    A design with too few points has a block of all points. Points may outnumber attributes fourfold.
 
     >>> [family.parameters for family in families(2, 3, 3)]
     [(1, 1), (2, 2), (2, 3), (3, 3), (4, 4)]
@@ -79,7 +75,7 @@ def _subset_families(strength: int, most_points: int) -> Iterator[DesignFamily]:
 
 @lru_cache(maxsize=1)
 def _load_families() -> dict[DesignFamily, NDArray[np.uint8]]:
-    """Returns the designs in FILE with their incidence, packed as eight bits in a byte."""
+    """Returns the designs in FILE, each with the points of its blocks, packed as eight bits in a byte."""
     with np.load(FILE) as arrays:
         named = [
             DesignFamily(str(kind), tuple(row[: 1 if kind == "circles" else 3]), *row[3:])
@@ -90,7 +86,6 @@ def _load_families() -> dict[DesignFamily, NDArray[np.uint8]]:
 
 @lru_cache(maxsize=256)
 def _build(family: DesignFamily) -> BoolArray:
-    """Returns whether each block of a design has each point, as a read-only array of shape (blocks, points)."""
     shape = (family.blocks, family.points)
     if family.kind == "subsets":
         blocks = np.zeros(shape, dtype=np.bool_)

@@ -1,8 +1,4 @@
-"""Time limits and random numbers of a search that has one result on every machine, however busy the machine is.
-
-A search ends by estimated times, not by a clock. Its pseudo-random numbers are a hash in counter mode. They serve
-searches over public facts, and are never used for noise.
-"""
+"""Time limits and random numbers of a search that has one result on every machine. They are never used for noise."""
 
 from __future__ import annotations
 
@@ -16,22 +12,17 @@ from dpduck.strategies.views.incidence import LatticeIncidence
 
 
 class WorkLimit:
-    """Limit that counts down from `seconds`. A step counts its estimated time on an idle machine, not a clock's time.
-
-    So a search has one result, and a plan one price, however busy the machine is.
-    """
+    """Limit that counts down from `seconds` by a step's estimated time on an idle machine, not by a clock."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self.left = seconds
 
     def work(self, seconds: float) -> None:
-        """Subtracts the estimated time of a step."""
         self.left = max(0.0, self.left - seconds)
 
     @property
     def is_over(self) -> bool:
-        """Tells whether no time is left."""
         return self.left <= 0
 
 
@@ -49,7 +40,7 @@ BLOCK = 1 << 14
 
 
 class HashCounter:
-    """Pseudo-random uniform numbers in [0, 1) that depend on the key alone.
+    """Pseudo-random uniform numbers in [0, 1) that depend on the key alone: a hash in counter mode.
 
     >>> first, again = HashCounter("a"), HashCounter("a")
     >>> first.uniform() == again.uniform()
@@ -62,7 +53,6 @@ class HashCounter:
         self._numbers: list[float] = []
 
     def uniform(self) -> float:
-        """Returns the next number."""
         if not self._numbers:
             self._numbers = self._next_block().tolist()
         return self._numbers.pop()

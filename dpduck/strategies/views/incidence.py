@@ -14,9 +14,7 @@ from dpduck.values.arrays import BoolArray, FloatArray, IndexArray
 
 
 def find_sets(lattice: Lattice, subsets: IndexArray) -> IndexArray:
-    """Returns the lattice numbers of sets of one order, or -1 for sets outside the lattice.
-
-    subsets: a row of increasing attribute indices for each set.
+    """Returns the lattice numbers of sets of one order, or -1 outside the lattice. subsets: rows of increasing indices.
 
     >>> from dpduck.algebra.lattice import close_downward
     >>> find_sets(close_downward([(0, 1), (2,)], (2, 2, 2)), np.array([[0, 1], [1, 2]])).tolist()
@@ -57,7 +55,7 @@ def sparse_incidence(lattice: Lattice, components: IndexArray, views: BoolArray)
 
 @dataclass(frozen=True, eq=False)
 class LatticeIncidence:
-    """Matrix with 1 where a view (row) contains a component, which is never built. kept, views: lattice numbers."""
+    """Matrix with 1 where a view (row) contains a component. It is never built: products are sums over the lattice."""
 
     lattice: Lattice
     kept: IndexArray
@@ -66,7 +64,6 @@ class LatticeIncidence:
 
     @property
     def T(self) -> LatticeIncidence:  # noqa: N802 - as on arrays
-        """Returns the transposed matrix, which is not built either."""
         return LatticeIncidence(self.lattice, self.kept, self.views, not self.transposed)
 
     def __getitem__(self, rows: BoolArray) -> LatticeIncidence:
@@ -82,7 +79,7 @@ class LatticeIncidence:
 
 
 def lattice_incidence(lattice: Lattice, components: IndexArray, views: BoolArray) -> LatticeIncidence | None:
-    """Returns the incidence as sums over the lattice, or None if a view is repeated or no set of the lattice."""
+    """Returns the incidence as sums over the lattice, or None if a view is repeated or is no set of the lattice."""
     orders = views.sum(axis=1)
     numbers = np.full(len(views), -1, dtype=np.intp)
     for size in np.unique(orders).tolist():

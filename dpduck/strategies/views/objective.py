@@ -28,7 +28,7 @@ DENSE = 6_000_000
 """Most entries of a dense incidence of views and components."""
 
 LEAST_WEIGHT = 1e-9
-"""A marginal without weight gets this part of the largest weight: it must stay answerable."""
+"""A marginal without weight gets this part of the largest weight, since it must stay answerable."""
 
 NOTHING = 1e-14
 """Precision that a search gives to an unmeasured component, as a part of the largest precision."""
@@ -61,7 +61,6 @@ class ViewObjective:
 
     @cached_property
     def log_sizes(self) -> FloatArray:
-        """Returns the logarithm of each attribute's size n_i."""
         return np.log(np.asarray(self.lattice.sizes, dtype=np.float64))
 
     @cached_property
@@ -71,31 +70,26 @@ class ViewObjective:
 
     @cached_property
     def kept_coefficients(self) -> FloatArray:
-        """Returns c_B of the components that are not empty."""
         return self.coefficients[self.kept]
 
     @cached_property
     def component_codes(self) -> NDArray[np.int64]:
-        """Returns the code of each kept component, with a bit per attribute. It needs `fits_a_word`."""
         return self.lattice.membership[self.kept] @ self.bits
 
     @cached_property
     def bits(self) -> NDArray[np.int64]:
-        """Returns the bit of each attribute in codes: 1, 2, 4 and so on."""
         return np.left_shift(np.int64(1), np.arange(len(self.lattice.attributes), dtype=np.int64))
 
     @property
     def fits_a_word(self) -> bool:
-        """Tells whether views can be coded as the bits of an int64."""
+        """Tells whether the bits of an int64 can code a view: one bit for each attribute."""
         return len(self.lattice.attributes) <= WORD
 
     def cells(self, views: BoolArray) -> FloatArray:
-        """Returns the number of cells n_V of every view."""
         counts: FloatArray = np.exp(views @ self.log_sizes)
         return counts
 
     def incidence_of_codes(self, codes: NDArray[np.int64]) -> FloatArray:
-        """Returns 1 where a view (by its code) contains a component, else 0, shape (views, kept components)."""
         contained: BoolArray = (self.component_codes & ~codes[:, None]) == 0
         return contained.astype(np.float64)
 
@@ -124,7 +118,7 @@ class ViewObjective:
         return slope
 
     def improve(self, incidence: Any, cells: FloatArray, budgets: FloatArray, rounds: int) -> tuple[FloatArray, float]:
-        """Returns budgets and their f after some rounds. A round takes the best recovery, then its best budgets.
+        """Returns budgets and their f after some rounds. A round finds the best recovery, then the best budgets for it.
 
         Least squares takes component B from view V with weight p = eta_V^2 / (2 n_V D_B). For this recovery, the weight
         s_V of view V is proportional to n_V sum_B c_B p^2, and the paper's optimum eta_V to s_V^(1/3). Neither step
@@ -146,10 +140,10 @@ class ViewObjective:
     def converge(
         self, views: BoolArray, budgets: FloatArray, tolerance: float, limit: WorkLimit
     ) -> tuple[BoolArray, FloatArray, float]:
-        """Returns the views, budgets and f of the local optimum that these budgets lead to, without useless views.
+        """Returns views, budgets and f of the local optimum that these budgets lead to, without useless views.
 
-        f is infinite if a component is not measured. The search stops if a chunk of rounds lowers f by less than the
-        part `tolerance`, or at the limit.
+        f is infinite if a component is not measured. The search ends at the limit or at a relative gain below
+        `tolerance`.
         """
         incidence, cells, error = self.incidence(views), self.cells(views), np.inf
         rounds = 25 if isinstance(incidence, np.ndarray) else 6

@@ -34,10 +34,10 @@ def _search_with_cache(workload: MarginalWorkload, seconds: float) -> FoundViews
 
 
 def plan_optimised_views(problem: PlanningProblem, _: str = "optimal") -> Plan:
-    """Plans strategy O: the views and budgets of least total variance after least squares in a search.
+    """Plans strategy O: the views and budgets of least total variance in a search, or strategy C where that is better.
 
     The views depend on the workload and the allowed seconds, not on the amount, since the search takes the variance
-    2/eta^2 of continuous noise. Strategy C is the plan instead where it is better.
+    2/eta^2 of continuous noise.
     """
     workload, noise, amount, closed = problem.workload, problem.noise, problem.amount, problem.lattice
     if noise is not NoiseKind.LAPLACE:

@@ -1,11 +1,8 @@
-"""Search for the views (marginals) to measure under pure epsilon, within an allowed time.
+"""Searches for the views (marginals) to measure under pure epsilon, within an allowed time.
 
-Views derived from the asked marginals compete with covering designs that fit the sizes. First, attributes are spread
-evenly over the points of a design. Then rounds of annealing improve these assignments. Each round keeps the better half
-of the designs, so that each gets about twice the steps. The winners are annealed view by view.
-
-The number of steps follows from the problem's size and the allowed seconds. The time of a step is an estimate, not a
-measurement. So equal requests have equal plans and prices, however busy the machine is.
+Views derived from the asked marginals compete with covering designs that fit the sizes. Annealing improves both. The
+number of its steps follows from the problem's size and the allowed seconds, by estimates of a step's time, not by a
+clock. So equal requests have equal plans and prices, however busy the machine is.
 """
 
 from __future__ import annotations
@@ -33,16 +30,16 @@ from dpduck.strategies.views.objective import ViewObjective
 from dpduck.values.arrays import BoolArray, FloatArray
 
 ASSIGNING, ANNEALING = 0.35, 0.1
-"""Parts of the planning seconds for assignments of designs and for annealing of views, on an idle machine."""
+"""Parts of the planning seconds for assignments of designs and for annealing of views."""
 
 MOST_ASSIGNING, MOST_ANNEALING = 20, 300
 """Most steps in one round of assigning, and in one annealing, per pair of attributes. Small problems end early."""
 
 MOST_COMPONENTS = 20_000
-"""Most components of a step-by-step search. Beyond that, starts and designs are only compared."""
+"""Most components of a step-by-step search. With more, starts and designs are only compared."""
 
 MOST_PAIRS = 600_000
-"""Most pairs of block and component of a design with a search for its assignment."""
+"""Most pairs of block and component of a design, if its assignment is searched."""
 
 MOST_ENTRIES = 2_000_000
 """Most components in the views of a start, added up over its views. Larger starts are left out."""
@@ -51,12 +48,12 @@ MOST_LARGE_DESIGNS, MOST_LARGE_BLOCKS = 8, 50_000
 """Most designs that are compared although they are too large for a search, and most blocks of such a design."""
 
 ROUGH, FINE = 1e-3, 1e-10
-"""Relative gains below which budgets count as settled: for comparisons of starts, and for the result."""
+"""Budgets count as settled at smaller relative gains than these: in comparisons of starts, and in the result."""
 
 
 @dataclass(frozen=True, eq=False)
 class FoundViews:
-    """Views, their budgets that add up to 1, the total variance at epsilon = 1, and their origin."""
+    """Views with budgets that add up to 1, and the total variance at epsilon = 1. origin: where the search began."""
 
     views: BoolArray
     budgets: FloatArray
@@ -79,7 +76,6 @@ class ViewSearch:
 
     @property
     def small(self) -> bool:
-        """Tells whether step-by-step searches are cheap enough."""
         return self.objective.fits_a_word and len(self.objective.kept) <= MOST_COMPONENTS
 
     @property
@@ -88,7 +84,7 @@ class ViewSearch:
         return min(400, MOST_PAIRS // max(1, len(self.objective.kept))) if self.small else 0
 
     def run(self) -> FoundViews:
-        """Runs the search and returns its best views. One candidate is the asked marginals with better budgets."""
+        """Runs the search and returns the best views. One candidate is the asked marginals with better budgets."""
         starts = self._starts()
         options = [next(starts)]
         if self.small:
@@ -109,7 +105,7 @@ class ViewSearch:
         return FoundViews(views, budgets, error, best.origin) if error <= best.error else best
 
     def _settle_budgets(self, views: BoolArray, budgets: FloatArray, origin: str) -> FoundViews | None:
-        """Returns the views with better budgets, or None if a view is too large or no view has some component."""
+        """Improves the budgets. Returns None if a view is too large, or if no view contains some component."""
         if (views @ self.objective.log_sizes).max() > log(self.largest_view) + 1e-9:
             return None
         settled = FoundViews(*self.objective.converge(views, budgets, ROUGH, self.limit), origin)
@@ -130,7 +126,7 @@ class ViewSearch:
         yield from self._subset_starts()
 
     def _subset_starts(self) -> Iterator[FoundViews]:
-        """Yields views from all subsets of asked marginals, by up to 8 uneven budgets. Most budgets shrink to 0."""
+        """Yields views from all subsets of asked marginals, with uneven budgets. Most budgets then shrink to 0."""
         subsets = self.objective.lattice.membership[self.objective.kept]
         entries = self._entries(subsets) if len(subsets) <= 2000 else MOST_ENTRIES
         for number in range(8 if entries <= 20_000 else 1 if entries <= MOST_ENTRIES // 8 and self.small else 0):
@@ -141,7 +137,7 @@ class ViewSearch:
                 yield start
 
     def _entries(self, views: BoolArray) -> int:
-        """Returns an upper bound on the number of components in the views, added up over the views."""
+        """Bounds the number of components in the views, added up over the views."""
         highest = len(self.objective.lattice.members) - 1
         sizes, counts = np.unique(views.sum(axis=1), return_counts=True)
         each = [sum(comb(size, order) for order in range(min(size, highest) + 1)) for size in sizes.tolist()]
@@ -155,7 +151,6 @@ class ViewSearch:
         return families(highest if complete else min(2, highest), attributes, most_blocks)
 
     def _designs(self) -> list[DesignStart]:
-        """Returns the designs with views that are not too large if attributes are spread evenly over the points."""
         designs: list[DesignStart] = []
         for family in self._families(self.most_blocks):
             if self.limit.is_over:
@@ -166,7 +161,7 @@ class ViewSearch:
         return designs
 
     def _halve(self, designs: list[DesignStart]) -> list[DesignStart]:
-        """Anneals assignments of designs in rounds. Each round keeps the better half, or three, without repetitions."""
+        """Anneals assignments of designs in rounds. Each round keeps the better half, which then gets more steps."""
         rounds = max(1, ceil(log2(max(1, len(designs)) / 3)) + 1)
         for number in range(rounds if designs else 0):
             cost = sum(assigning_seconds(self.objective, design) for design in designs)
@@ -194,7 +189,6 @@ class ViewSearch:
         return FoundViews(*self.objective.converge(views, budgets, ROUGH, self.limit), str(design.family))
 
     def _anneal_starts(self, starts: list[FoundViews]) -> Iterator[FoundViews]:
-        """Yields each start after an annealing of its views at low temperatures."""
         objective = self.objective
         for start in starts:
             step = annealing_seconds(objective, len(start.views))
@@ -245,12 +239,10 @@ class ViewSearch:
 
 
 def _equal(error: float, other: float) -> bool:
-    """Tells whether two errors most likely belong to the same views."""
     return abs(log(error / other)) < 1e-6
 
 
 def _distinct(options: list[FoundViews]) -> list[FoundViews]:
-    """Returns the options without those that have the error of the option before."""
     distinct: list[FoundViews] = []
     for start in options:
         if not distinct or not _equal(distinct[-1].error, start.error):

@@ -63,13 +63,13 @@ def test_the_price_names_errors_and_what_is_left(served: Served, alice: Browser)
     """For a SELECT, a view, a statement paid before, one without room, and one that drops a view."""
     spent = served.spent()
     first = alice.ask(f"{by('ward', '0.25')};")
-    assert "epsilon = 0.25 , and " in first.words and " % of your budget will remain" in first.words
-    assert "typical standard error" in first.words and "Pay epsilon = 0.25, and run" in first.words
+    assert "(epsilon = 0.25) , and " in first.words and " % of your budget will remain" in first.words
+    assert "typical standard error" in first.words and "Pay 5 % of your budget (epsilon = 0.25), and run" in first.words
     assert "within 45.2 of the truth" in first.words, "two standard errors of Laplace noise at 4 rows a patient"
     made = alice.ask(
         "CREATE PRIVATE VIEW mine OPTIONS (epsilon = 0.3) AS SELECT sex, count(*) AS n FROM visits GROUP BY sex"
     )
-    assert "Pay epsilon = 0.3, and run" in made.words and served.spent() == spent
+    assert "% of your budget (epsilon = 0.3), and run" in made.words and served.spent() == spent
     link = 'href="/view/mine"'
     assert link not in alice.get("/").body
     assert "The answer" in alice.pay(made).words and link in alice.get("/").body
@@ -93,7 +93,7 @@ def test_what_is_free_is_answered_at_once(served: Served, alice: Browser) -> Non
         answer = alice.ask(text)
         assert "The answer" in answer.words and words in answer.words and 'class="pay"' not in answer.body
     inside = alice.ask(f"SELECT max(n) FROM dp($$ {by('sex', '0.017')} $$)")
-    assert "Pay epsilon = 0.017, and run" in inside.words and served.spent() == spent
+    assert "% of your budget (epsilon = 0.017), and run" in inside.words and served.spent() == spent
 
 
 def test_principals_see_what_is_theirs(served: Served, port: int) -> None:

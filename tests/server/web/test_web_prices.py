@@ -44,7 +44,7 @@ def test_a_price_that_rose_is_shown_before_it_is_paid(served: Served, alice: Bro
     assert "Run: nothing is charged" in again.words
     before = paid(served)
     owner.owner("run", "ALTER PRIVACY POLICY ON visits SET PRIVACY UNIT patient MAX ROWS 8")
-    for form, words in ((dear, "Pay epsilon = 0.28"), (alice.form(again), "Pay epsilon = 0.021, and run")):
+    for form, words in ((dear, "(epsilon = 0.28"), (alice.form(again), "(epsilon = 0.021), and run")):
         shown = alice.post("/run", form)
         assert CHANGED in shown.words and words in shown.words and paid(served) == before
     assert "The answer" in alice.pay(shown).words and len(paid(served)) == len(before) + 1
@@ -57,7 +57,7 @@ def test_a_page_that_is_loaded_again_pays_nothing(served: Served, alice: Browser
         assert "The answer" in alice.post("/run", form).words
     before = paid(served)
     owner.owner("run", "ALTER PRIVACY POLICY ON visits NEW EPOCH")
-    assert "Pay epsilon = 0.023, and run" in alice.post("/run", form).words and paid(served) == before
+    assert "of your budget (epsilon = 0.023), and run" in alice.post("/run", form).words and paid(served) == before
 
 
 def test_the_vault_itself_keeps_to_the_price(
@@ -69,7 +69,7 @@ def test_the_vault_itself_keeps_to_the_price(
     with monkeypatch.context() as patch:  # as if it had been free at the last look
         patch.setattr(Prices, "ceilings", lambda prices: {})
         shown = alice.pay(priced)
-    assert CHANGED in shown.words and "Pay epsilon = 0.019" in shown.words and paid(served) == before
+    assert CHANGED in shown.words and "of your budget (epsilon = 0.019)" in shown.words and paid(served) == before
     assert "The answer" in alice.pay(shown).words
 
 
@@ -114,19 +114,21 @@ def test_several_prices_are_added_up(served: Served, alice: Browser) -> None:
     dear = alice.ask(both.format(by("sex", "2.4"), by("ward", "2.7")))
     assert "In all" in dear.words and "more than is left to you" in dear.words and 'class="pay"' not in dear.body
     twice = alice.ask(both.format(by("sex", "0.029"), by("sex", "0.029")))
-    assert "Pay epsilon = 0.029, and run" in twice.words and "paid for with the one above" in twice.words
+    assert "of your budget (epsilon = 0.029), and run" in twice.words and "paid for with the one above" in twice.words
     assert "The answer" in alice.pay(twice).words and len(paid(served)) == len(before) + 1
     two = alice.ask(both.format(by("sex", "0.031"), by("ward", "0.033")))
-    assert "Pay epsilon = 0.064, and run" in two.words
+    assert "of your budget (epsilon = 0.064), and run" in two.words
     assert "The answer" in alice.pay(two).words and len(paid(served)) == len(before) + 3
     asks = alice.ask(f"SELECT * FROM {ask(by('sex', '0.035'))[5:]} AS a, dp_ask('nothing', ['K0']) AS b")
-    assert "Pay epsilon = 0.035, and ask the session" in asks.words and len(paid(served)) == len(before) + 3
+    assert (
+        "of your budget (epsilon = 0.035), and ask the session" in asks.words and len(paid(served)) == len(before) + 3
+    )
 
 
 def test_prices_are_never_shown_lower_than_they_are(alice: Browser) -> None:
     """A price is rounded up, the rest of a budget is rounded down."""
     shown = alice.ask(by("ward", "0.0123449991")).words
-    assert "Pay epsilon = 0.012345, and run" in shown
+    assert "of your budget (epsilon = 0.01235), and run" in shown
 
 
 def test_what_fails_after_the_charge_says_that_it_is_paid(

@@ -368,7 +368,10 @@ def test_what_was_paid_is_a_list_that_a_phone_shows(served: Served, alice: Brows
     alice.pay(alice.ask(by("ward", "0.0123")))
     (found,) = re.findall(r'<ul class="ledger">(.*?)</ul>', alice.get("/").body, re.DOTALL)
     first = found.partition("</li>")[0]
-    assert "<strong>epsilon = 0.0123</strong> for clinic.main.visits" in first and "<time>20" in first
+    assert (
+        "<strong>0.25 % of your budget (epsilon = 0.0123)</strong> for clinic.main.visits" in first
+        and "<time>20" in first
+    )
     assert "<pre" in first and "GROUP BY ward" in first and "<table" not in found
 
 
