@@ -47,7 +47,7 @@ class Foresight:
             stderr = worst if way.stderr is None and way.chosen else way.stderr
             warning = noise_warning(request, stderr, expected) if isinstance(question, SelectRequest) else ""
             advice = explanation.advice(budget, expected) if way.chosen else ""
-            ways.append(replace(way, stderr=stderr).noted(warning, advice))
+            ways.append(replace(way, stderr=stderr).with_notes(warning, advice))
         seconds = next((way.seconds for way in ways if way.chosen), None)
 
         def times(other: SelectRequest) -> float | None:

@@ -274,9 +274,9 @@ class Coded(RowCondition):
         return columns_of((*written, self.test))
 
     def write(self, names: Names) -> str:
-        return self.answered(self.written.write(names), names)
+        return self.condition_sql(self.written.write(names), names)
 
-    def answered(self, written: str, names: Names = column_sql) -> str:
+    def condition_sql(self, written: str, names: Names = column_sql) -> str:
         """Writes the condition. written: SQL of the condition for rows that meet `outside`."""
         test = self.test.write(names)
         if self.outside is None:

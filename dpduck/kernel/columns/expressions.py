@@ -73,7 +73,7 @@ class RelationColumn(Expression):
         return names(self)
 
     @cached_property
-    def quoted(self) -> str:
+    def quoted_name(self) -> str:
         return f"{quote_identifier(self.relation)}.{quote_identifier(self.name)}"
 
     def of(self, relation: str) -> str:
@@ -85,7 +85,7 @@ Names = Callable[[RelationColumn], str]
 
 def column_sql(column: RelationColumn) -> str:
     """Returns the name of a stored column in SQL."""
-    return column.quoted
+    return column.quoted_name
 
 
 def nodes_inside(expression: Expression) -> list[Expression]:

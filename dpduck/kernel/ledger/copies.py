@@ -87,9 +87,9 @@ class OutsideCounters:
         self._secrets = secrets
         self._witness = witness
 
-    def read(self) -> PositionTexts:
+    def read_text(self) -> PositionTexts:
         """Returns both texts. Reads the witness first, since every writer writes the secrets first."""
-        witness = None if self._witness is None else self._witness.read()
+        witness = None if self._witness is None else self._witness.read_text()
         return PositionTexts(self._secrets.get(POSITION), witness)
 
     def require_same(self, texts: PositionTexts, state: LedgerState) -> None:
@@ -108,7 +108,7 @@ class OutsideCounters:
         places = (decode_position(texts.secrets, "secrets file"), decode_position(texts.witness, "witness"))
         return [amounts for place in places for amounts in place.spent.items()]
 
-    def begun(self, texts: PositionTexts, state: LedgerState) -> Begun:
+    def unanswered_charges(self, texts: PositionTexts, state: LedgerState) -> Begun:
         """Returns the charges that no place counts as answered. A place may not know the last entry yet."""
         places = [decode_position(texts.secrets, "secrets file")]
         if self._witness is not None:

@@ -48,7 +48,7 @@ class Witness:
         with _own_errors():
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def read(self) -> bytes | None:
+    def read_text(self) -> bytes | None:
         """Returns the text that was written last. None if this machine has not seen the store."""
         with _own_errors():
             try:
@@ -59,7 +59,7 @@ class Witness:
     def replace(self, expected: bytes | None, value: bytes) -> bool:
         """Writes the value if the file still has `expected`, and returns whether it did. The value is then on disk."""
         with _own_errors(), self._hold_lock():
-            if self.read() != expected:
+            if self.read_text() != expected:
                 return False
             temporary = self._path.with_suffix(".new")
             with temporary.open("wb") as file:

@@ -27,7 +27,7 @@ class RowPlace(ABC):
     is_live: bool = False
 
     @abstractmethod
-    def opened(self, cursor: duckdb.DuckDBPyConnection, workers: Workers) -> AbstractContextManager[Opened]:
+    def open_rows(self, cursor: duckdb.DuckDBPyConnection, workers: Workers) -> AbstractContextManager[Opened]:
         """Yields a cursor that reads the rows, and a function that rewrites each job. cursor: read the public facts."""
 
     @abstractmethod

@@ -76,11 +76,11 @@ class StreamState(Hidden):
         self.versions: list[Version] = []
 
     @property
-    def kept(self) -> str:
+    def kept_table(self) -> str:
         return f"{self._place}.main.kept"
 
     @property
-    def closed(self) -> int:
+    def number_closed(self) -> int:
         return self.versions[-1].closed if self.versions else 0
 
     def create(self) -> None:
@@ -176,10 +176,9 @@ class StreamState(Hidden):
         # so a refresh reads at most twice as many rows as there are units, or FEW_KEPT, after any number of refreshes
         (merged,), (every,) = self._columns("SELECT count(*) FILTER (version = 0), count(*) FROM {}.main.kept")
         if int(every) >= max(2 * int(merged), FEW_KEPT):
-            sums = (
-                f"SELECT 0 AS version, {UNIT}, CAST(sum({KEPT}) AS INTEGER) AS {KEPT} FROM {self.kept} GROUP BY {UNIT}"
-            )
-            self._run(f"CREATE OR REPLACE TABLE {self.kept} AS {sums}")
+            added = f"CAST(sum({KEPT}) AS INTEGER) AS {KEPT}"
+            sums = f"SELECT 0 AS version, {UNIT}, {added} FROM {self.kept_table} GROUP BY {UNIT}"
+            self._run(f"CREATE OR REPLACE TABLE {self.kept_table} AS {sums}")
 
     def _count_columns(self) -> list[str]:
         codes = [f"c{number}" for number in range(self._shape.attributes)]
