@@ -1,7 +1,7 @@
 """Prepared tables of an engine: they are packed into a table of the engine's own, as pieces of whole privacy units.
 
 Tables that share their units are packed into one table, at one moment. A statement reads only the columns that it needs
-from each piece. No rows are grouped, or sent from task to task.
+from each piece, and no rows are grouped or sent from task to task.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ class TablePack:
 
     @property
     def tables(self) -> list[str]:
-        """Returns the names of the tables in SQL."""
         return [name for name, _ in self.packed.tables]
 
     def is_of(self, policy: Policy) -> bool:
@@ -69,7 +68,7 @@ class TablePack:
 
 
 class PreparedThere:
-    """Prepared tables of engines, as the store has them. placed: returns policies' tables. engine: one by its name."""
+    """Prepared tables of engines, as the store has them. placed: locates policies' tables. engine: one by its name."""
 
     def __init__(
         self,
@@ -85,13 +84,11 @@ class PreparedThere:
         self._known = list[TablePack]()
 
     def read_records(self) -> None:
-        """Reads the store's records of prepared tables."""
         with self._open_cursor() as cursor:
             rows = cursor.execute(f"SELECT facts FROM {self._table} WHERE facts IS NOT NULL").fetchall()
             self._known = [read_record(TablePack, facts) for (facts,) in rows]
 
     def at(self) -> dict[str, str]:
-        """Returns the time at which each table was prepared, by the table's name in SQL."""
         return {table: record.at for record in self._known for table in record.tables}
 
     def rows(self, table: TableName) -> float | None:
@@ -103,7 +100,7 @@ class PreparedThere:
         return float(engine.count_rows(record.packed, table.sql))
 
     def of(self, private: Sequence[TableName]) -> TablePack | None:
-        """Returns the pack with the rows of these tables, None if they have none. Refuses tables of several moments."""
+        """Returns the pack with the rows of these tables, if they have one. Refuses tables of several moments."""
         records = [next((record for record in self._known if table.sql in record.tables), None) for table in private]
         if any(record != records[0] for record in records):
             names = ", ".join(map(str, private))
@@ -166,7 +163,6 @@ class PreparedThere:
         return [self._pack(entry, key_integer(bounding_key)) for entry in shared]
 
     def _pack(self, policies: Sequence[Policy], key: int) -> TablePack:
-        """Packs tables that share their units into one table, in the schema of the first table."""
         placed, nonce, packed = self._placed(policies), secrets.token_hex(16), None
         there, at = f"{placed.there.rpartition('.')[0]}.dpduck_packed_{nonce}", datetime.now(UTC)
         with self._open_cursor() as cursor:
