@@ -17,17 +17,14 @@ from dpduck.values.arrays import FloatArray
 class CellWorkload:
     """Queries of each grouping set over the cells. In the order of the cells, the first attribute varies slowest.
 
-    attributes: the interval queries along each attribute. weights: for each set, the weight of its squared errors.
-    sets: for each grouping set, the increasing positions of its attributes. Its queries sum over the other attributes.
-
     >>> from dpduck.algebra.ranges import identity, prefixes
     >>> CellWorkload((identity(2), prefixes(3)), ((0, 1), (1,)), (1.0, 1.0)).shapes
     ((2, 3), (3,))
     """
 
-    attributes: tuple[RangeWorkload, ...]
-    sets: tuple[tuple[int, ...], ...]
-    weights: tuple[float, ...]
+    attributes: tuple[RangeWorkload, ...]  # the interval queries along each attribute
+    sets: tuple[tuple[int, ...], ...]  # increasing positions of attributes. A set's queries sum over all others
+    weights: tuple[float, ...]  # for each set, the weight of its squared errors
 
     @property
     def sizes(self) -> tuple[int, ...]:

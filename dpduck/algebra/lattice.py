@@ -8,7 +8,7 @@ grow with the number of sets times their members. They depend neither on 2^d for
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -26,19 +26,13 @@ WORD = 62  # bits of an int64 that a set's code may use
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """All subsets of a family of attribute sets. Sets are numbered by their count of members, the empty set first.
+    """All subsets of a family of attribute sets. Sets are numbered by their count of members, the empty set first."""
 
-    attributes: domain positions of the attributes that occur. sizes: the number of values n_i of each.
-    members: entry k holds the sets with k members, shape (sets, k), as increasing indices into `attributes`.
-    drops: in the shapes of `members`, the number of the set that is left if this member is removed.
-    family: the number of each set of the original family, in the family's order.
-    """
-
-    attributes: tuple[int, ...]
-    sizes: tuple[int, ...]
-    members: tuple[IndexArray, ...]
-    drops: tuple[IndexArray, ...]
-    family: IndexArray
+    attributes: tuple[int, ...]  # domain positions of the attributes that occur
+    sizes: tuple[int, ...]  # the number of values n_i of each attribute
+    members: tuple[IndexArray, ...]  # entry k: sets of k members, shape (sets, k), as indices into `attributes`
+    drops: tuple[IndexArray, ...]  # shaped as `members`: the number of the set that is left if this member is removed
+    family: IndexArray  # the number of each set of the original family, in the family's order
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
@@ -167,7 +161,8 @@ def close_downward(family: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> L
             drops[-1] = inverse[len(indices) :].reshape(drops[-1].shape)
         members.append(level)
         drops.append(np.zeros(level.shape, dtype=np.intp))
-        pending = np.concatenate(list(_without_each(level)) or [np.zeros((0, 0), dtype=np.intp)], axis=1)
+        without_each = [np.delete(level, column, axis=1) for column in range(order)]
+        pending = np.concatenate(without_each or [np.zeros((0, 0), dtype=np.intp)], axis=1)
         pending = pending.reshape(len(level) * order, max(order - 1, 0))
     members.reverse()
     drops.reverse()
@@ -181,12 +176,6 @@ def close_downward(family: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> L
         drops=tuple(drops),
         family=numbers + offsets[lengths],
     )
-
-
-def _without_each(level: IndexArray) -> Iterator[IndexArray]:
-    """Yields the array without its first column, then without its second column, and so on."""
-    for column in range(level.shape[1]):
-        yield np.delete(level, column, axis=1)
 
 
 def _distinct(rows: IndexArray, attributes: int) -> tuple[IndexArray, IndexArray]:

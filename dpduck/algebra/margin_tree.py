@@ -31,15 +31,12 @@ WORTH_IT = 8  # least number of marginals for the sweep of a binary table. Fewer
 
 @dataclass(frozen=True, eq=False)
 class BinaryMargins:
-    """Sweep for marginals of a table of 2^attributes cells. order: most attributes of a marginal. length: all cells.
-
-    blocks: for marginals of each size, the places of their cells in the result, and the numbers of the z they need.
-    """
+    """Sweep for marginals of a table of 2^attributes cells."""
 
     attributes: int
-    order: int
-    length: int
-    blocks: tuple[tuple[IntegerArray, IntegerArray], ...]
+    order: int  # the most attributes of a marginal
+    length: int  # the number of cells of all marginals
+    blocks: tuple[tuple[IntegerArray, IntegerArray], ...]  # places in the result, and needed z, by size
 
     def flat(self, table: NDArray[Scalar]) -> NDArray[Scalar]:
         """Returns the cells of all marginals, one marginal after the other. It is exact for integers."""
@@ -116,11 +113,11 @@ Scalar = TypeVar("Scalar", np.int64, np.float64)
 
 @dataclass(frozen=True)
 class MarginTree:
-    """Plan of shared sums. members: the table's attributes by axis. wanted: marginals, with attributes increasing."""
+    """Plan of shared sums."""
 
-    members: Members
+    members: Members  # the table's attributes by axis
     shape: tuple[int, ...]
-    wanted: tuple[Members, ...]
+    wanted: tuple[Members, ...]  # marginals, with attributes increasing
 
     @cached_property
     def steps(self) -> tuple[tuple[Members, tuple[int, ...], Members], ...]:

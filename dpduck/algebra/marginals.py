@@ -10,14 +10,12 @@ from math import prod
 class MarginalWorkload:
     """Workload of one marginal per grouping set, each with a weight for its squared errors.
 
-    sizes: numbers of values n_1..n_d. marginals: strictly increasing attribute positions, () for the grand total.
-
     >>> MarginalWorkload((2, 3), ((0,), (0, 1)), (1.0, 1.0)).cells
     8
     """
 
-    sizes: tuple[int, ...]
-    marginals: tuple[tuple[int, ...], ...]
+    sizes: tuple[int, ...]  # numbers of values n_1..n_d
+    marginals: tuple[tuple[int, ...], ...]  # strictly increasing attribute positions, () for the grand total
     weights: tuple[float, ...]
 
     def __post_init__(self) -> None:

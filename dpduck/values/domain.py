@@ -13,18 +13,16 @@ _LONGEST_TOLD = 4096  # most bytes of a label that is compared whole. Longer tex
 class ValueDomain:
     """Listed domain: IN (..), FROM public.column, BOOLEAN or an ENUM.
 
-    type_name: the column's DuckDB type. values: different texts, each of which casts back to its value exactly.
-    other: label of every value outside of the list. Only a VARCHAR column may have one.
     Codes: 0..len(values)-1 in this order, then NULL if with_null, then `other` if it is not None.
 
     >>> ValueDomain("VARCHAR", ("F", "M"), with_null=True).labels
     ('F', 'M', None)
     """
 
-    type_name: str
-    values: tuple[str, ...]
+    type_name: str  # the column's DuckDB type
+    values: tuple[str, ...]  # different texts, each of which casts back to its value exactly
     with_null: bool = False
-    other: str | None = None
+    other: str | None = None  # label of every value outside of the list. Only a VARCHAR column may have one
 
     @property
     def labels(self) -> tuple[str | None, ...]:
@@ -42,23 +40,20 @@ class ValueDomain:
 class RangeDomain:
     """Bins [edge_i, edge_i + step) over an ordered column. A bin is shown by its lower edge.
 
-    edges: the lower edges as text that casts to type_name. upper: the end of the last bin (outside it).
-    step: for numbers a decimal text, for DATE and TIMESTAMP the unit ('day', 'hour', 'month', ..) and step_count.
-    Codes: bins in order, then NULL if with_null. with_edges: values below (above) go to the first (last) bin.
-    NaN and infinities of a floating column are outside every bin, with edges or without.
+    Codes: bins in order, then NULL if with_null. NaN and infinities of a floating column are outside every bin.
 
     >>> RangeDomain("INTEGER", ("0", "5"), "10", "5", "", 1).labels
     ('0', '5')
     """
 
     type_name: str
-    edges: tuple[str, ...]
-    upper: str
-    step: str
-    unit: str
-    step_count: int
+    edges: tuple[str, ...]  # the lower edges, as text that casts to type_name
+    upper: str  # the end of the last bin, which is outside it
+    step: str  # for numbers, a decimal text
+    unit: str  # for DATE and TIMESTAMP: 'day', 'hour', 'month', ..
+    step_count: int  # the number of units in a step
     with_null: bool = False
-    with_edges: bool = False
+    with_edges: bool = False  # whether values below (above) all bins go to the first (last) bin
 
     @property
     def labels(self) -> tuple[str | None, ...]:

@@ -8,12 +8,9 @@ NOTHING_PRIVATE = "no table with a privacy policy is read"
 
 
 class DpduckError(Exception):
-    """Base of every error that dpduck raises. Its text never contains private data.
+    """Base of every error that dpduck raises. Its text never contains private data."""
 
-    entry: number of the ledger's entry, if the failed call had paid for a release.
-    """
-
-    entry: int | None = None
+    entry: int | None = None  # number of the ledger's entry, if the failed call had paid for a release
 
 
 @dataclass(frozen=True)

@@ -80,15 +80,12 @@ class Periods:
 
 @dataclass(frozen=True)
 class PeriodColumn:
-    """Stored column that determines the period of a row: its SQL, its type, and the periods that are read.
-
-    also: SQL and type of such columns of other joined private tables. In one joined row, all are in one period.
-    """
+    """Stored column that determines the period of a row: its SQL, its type, and the periods that are read."""
 
     sql: str
     type_name: str
     periods: Periods
-    also: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    also: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # other joined tables' such columns
 
 
 def number_of(word: str, day: date) -> int:

@@ -14,11 +14,11 @@ ZERO = Fraction(0)
 class Reference:
     """Foreign key that leads from a row to its unit: `column` equals `parent_column`, a key of the table `parent`.
 
-    parent: the three parts of the table's name. The row has the unit of its parent row, by the parent's own policy.
+    The row has the unit of its parent row, by the parent's own policy.
     """
 
     column: str
-    parent: tuple[str, ...]
+    parent: tuple[str, ...]  # the three parts of the table's name
     parent_column: str
 
 
@@ -26,20 +26,16 @@ class Reference:
 class PrivacyUnit:
     """Unit that is protected: all rows that share one value of a column, or a single row.
 
-    key: name of the unit ("main.patients.id", or "main.visits.ROW"). Tables with one key share one budget.
     column: the column of this table that holds the unit, None for PRIVACY UNIT ROW. With a reference or several columns
         it is "", which is no column: code that does not expect this fails, and does not protect the wrong unit.
-    max_rows: m, the most rows of one unit that an answer can see, 1 for rows.
-    period: if given, a unit is the rows of one value in one period. The key contains the period's word.
-    columns: the columns of this table that hold the unit together, if there are several.
     """
 
-    key: str
+    key: str  # name of the unit ("main.patients.id", or "main.visits.ROW"). Tables with one key share one budget
     column: str | None
-    max_rows: int
+    max_rows: int  # m, the most rows of one unit that an answer can see, 1 for rows
     reference: Reference | None = None
-    period: Period | None = None
-    columns: tuple[str, ...] = ()
+    period: Period | None = None  # if given, a unit is the rows of one value in one period. The key has its word
+    columns: tuple[str, ...] = ()  # the columns of this table that hold the unit together, if there are several
 
     @property
     def own_columns(self) -> tuple[str, ...]:
@@ -55,14 +51,13 @@ class Budget:
 
     Pure: epsilon alone. Approximate: epsilon and delta, converted to rho, with delta_keys reserved for key selection.
     zCDP: rho alone. The ledger adds up either `epsilon` or `rho` (see `pure`).
-    lifetime: for a unit by periods, the most that all periods together may cost a person with rows in each.
     """
 
     epsilon: Fraction | None
     delta: Fraction
     delta_keys: Fraction
     rho: Fraction | None
-    lifetime: Budget | None = None
+    lifetime: Budget | None = None  # for a unit by periods, the most that all periods together may cost a person
 
     @property
     def pure(self) -> bool:

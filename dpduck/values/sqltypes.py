@@ -49,18 +49,13 @@ _NARROW_DIGITS = 18
 
 @dataclass(frozen=True)
 class SqlType:
-    """DuckDB's type, read from its name.
-
-    kind: the name without digits, labels and fields, LIST for lists and arrays, "" for an unknown type.
-    bits: number of bits of a whole number, 0 for other types.
-    digits, scale: decimal digits and decimal places of a whole number or a DECIMAL, 0 for other types.
-    """
+    """DuckDB's type, read from its name."""
 
     name: str
-    kind: str
-    bits: int = 0
-    digits: int = 0
-    scale: int = 0
+    kind: str  # the name without digits, labels and fields, LIST for lists and arrays, "" for an unknown type
+    bits: int = 0  # of a whole number, 0 for other types
+    digits: int = 0  # decimal digits of a whole number or a DECIMAL, 0 for other types
+    scale: int = 0  # decimal places of a DECIMAL, 0 for other types
 
     @cached_property
     def word(self) -> str:
@@ -209,8 +204,8 @@ class SqlType:
     def has_one_form(self) -> bool:
         """Tells whether equal values have equal bits and equal texts, and different values have different texts.
 
-        Then a constraint, a GROUP BY and a key of texts distinguish the same values. Three kinds of types lack this:
-        zeros may have a sign, dates may have no text, and decimals may have more digits than their type.
+        Then a constraint, a GROUP BY and a key of texts distinguish the same values. Other types fail: a zero may have
+        a sign, a date may have no text, and a decimal may have more digits than its type.
         """
         return self.bits > 0 or self.kind in ("BOOLEAN", "VARCHAR", "UUID", "DATE", "ENUM")
 
@@ -218,13 +213,13 @@ class SqlType:
     def is_own_key(self) -> bool:
         """Tells whether a PRIMARY KEY or UNIQUE constraint distinguishes the same values as GROUP BY.
 
-        Fewer types than in `has_one_form` do: integers and dates, where no collation, label or length matters.
+        Only integers and dates do for certain: no collation, label or length matters.
         """
         return 0 < self.bits <= 64 or self.kind == "DATE"
 
     @cached_property
     def is_key(self) -> bool:
-        """Tells whether keys of the type can be compared. Not floats (-0 = 0), nor nested types except GEOMETRY."""
+        """Tells whether keys of the type can be compared. Floats cannot (-0 = 0), nor nested types except GEOMETRY."""
         return bool(self.kind) and not self.is_float and (not self.is_nested or self.kind == "GEOMETRY")
 
     @cached_property
@@ -262,8 +257,8 @@ class SqlType:
     def is_unit(self) -> bool:
         """Tells whether a privacy unit may have the type: a group has exactly the values that equal one value.
 
-        Nested types are left out, and INTERVAL, where a month equals thirty days. So is a time with a zone, since Arrow
-        drops the zone. DuckDB holds the unit for each row, so its type must also be `is_short` or `is_shortened`.
+        Nested types are left out. So are INTERVAL, where a month equals thirty days, and a time with a zone, since
+        Arrow drops the zone. DuckDB holds the unit for each row, so the type must be `is_short` or `is_shortened`.
         """
         carried = ("BOOLEAN", *_FLOATS, "DECIMAL", "VARCHAR", "BLOB", "UUID", "DATE", "TIME", "TIME_NS", "ENUM")
         return self.bits > 0 or self.kind in (*carried, *_TIMESTAMPS, _INSTANT)
@@ -358,9 +353,9 @@ class SqlType:
 
     @cached_property
     def is_selectable(self) -> bool:
-        """Tells whether private keys may have the type. They are selected by their texts, with noise.
+        """Tells whether private keys may have the type. They are selected by their canonical texts, with noise.
 
-        The type has a canonical text. TIMESTAMP_NS is left out, since few of its values have a text.
+        TIMESTAMP_NS is left out, since few of its values have a text.
         """
         return self.has_canonical_text and self.kind != "TIMESTAMP_NS"
 

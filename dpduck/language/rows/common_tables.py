@@ -13,11 +13,11 @@ from dpduck.values.quoting import fold
 
 @dataclass(frozen=True)
 class CommonTable:
-    """CTE of a WITH. columns: a, b of WITH t (a, b), () without these. visible: the CTEs that its query may read."""
+    """CTE of a WITH."""
 
     query: exp.Expr
-    columns: tuple[str, ...]
-    visible: Mapping[str, CommonTable]
+    columns: tuple[str, ...]  # a, b of WITH t (a, b), none without this list
+    visible: Mapping[str, CommonTable]  # the CTEs that the query may read
     recursive: bool
 
 

@@ -43,20 +43,16 @@ _BESIDE: Mapping[type[exp.Expr], str] = {exp.Lag: "lag", exp.Lead: "lead"}
 
 @dataclass(frozen=True)
 class FeatureColumn:
-    """Column computed from one unit's rows. feature: None for a count of the rows that meet `condition`.
+    """Column computed from one unit's rows."""
 
-    sql: the column for DuckDB's binder. counts: whether it is a number of rows. domain, clamp: public facts about its
-    values. written: the expressions of the statement that the column evaluates over each row.
-    """
-
-    sql: str
+    sql: str  # for DuckDB's binder
     type_name: str
-    feature: Feature | None = None
+    feature: Feature | None = None  # None for a count of the rows that meet `condition`
     condition: str = ""
-    counts: bool = False
+    counts: bool = False  # whether the column is a number of rows
     domain: Domain | None = None
     clamp: Clamp | None = None
-    written: tuple[exp.Expr, ...] = ()
+    written: tuple[exp.Expr, ...] = ()  # the expressions of the statement that are evaluated over each row
 
 
 def is_made(node: exp.Expr) -> bool:

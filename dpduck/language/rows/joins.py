@@ -21,20 +21,14 @@ INNER, LEFT, SEMI, ANTI = "JOIN", "LEFT JOIN", "SEMI JOIN", "ANTI JOIN"
 
 @dataclass(frozen=True)
 class PublicJoin:
-    """Join of private rows, on the left, with a public table. kind: JOIN, LEFT JOIN, SEMI JOIN or ANTI JOIN.
-
-    A public row without a private row has no unit, so it is left out.
-    stored: the table as a kernel node, with the alias p1, p2, .. columns: the visible columns.
-    pairs: private expressions and their equal public columns.
-    multiplicity: the most rows of the public table for one key, at least 1.
-    """
+    """Join of private rows, on the left, with a public table. Public rows alone have no unit, and are left out."""
 
     table: TableName
-    stored: Stored
-    columns: tuple[CatalogColumn, ...]
-    kind: str
-    pairs: tuple[tuple[exp.Expr, str], ...]
-    multiplicity: int
+    stored: Stored  # the table as a kernel node, with the alias p1, p2, ..
+    columns: tuple[CatalogColumn, ...]  # the visible ones
+    kind: str  # JOIN, LEFT JOIN, SEMI JOIN or ANTI JOIN
+    pairs: tuple[tuple[exp.Expr, str], ...]  # private expressions and their equal public columns
+    multiplicity: int  # the most rows of the public table for one key, at least 1
 
     @property
     def alias(self) -> str:

@@ -19,15 +19,12 @@ from dpduck.values.quoting import fold
 
 @dataclass(frozen=True)
 class MomentColumn:
-    """Column that gives the period of a row. days: whether it is a DATE, so that moments of one day are equal.
-
-    begins: whether each value is the first moment of its row's period.
-    """
+    """Column that gives the period of a row."""
 
     alias: str
     name: str
-    days: bool = False
-    begins: bool = False
+    days: bool = False  # whether it is a DATE, so that moments of one day are equal
+    begins: bool = False  # whether each value is the first moment of its row's period
 
     def is_column(self, node: exp.Expr) -> bool:
         return isinstance(node, exp.Column) and (node.table, node.name) == (self.alias, self.name)

@@ -38,18 +38,14 @@ _LARGEST_COUNT = 10_000
 
 @dataclass(frozen=True)
 class _Output:
-    """Selected column: its SQL over the rows, and the public domain of its values.
-
-    made: the feature that computes the column, None for a plain column. begins: whether the column gives the period of
-        each new row.
-    """
+    """Selected column: its SQL over the rows, and the public domain of its values."""
 
     column: CatalogColumn
     sql: str
     domain: Domain | None
-    made: FeatureColumn | None = None
+    made: FeatureColumn | None = None  # the feature that computes the column, None for a plain column
     clamp: Clamp | None = None
-    begins: bool = False
+    begins: bool = False  # whether the column gives the period of each new row
 
 
 def read_per_unit(query: exp.Select, source: RowSource, reading: RowReading) -> RowSource:
@@ -164,9 +160,9 @@ def _names_period(node: exp.Expr, source: RowSource) -> bool:
 
 
 def _without_period(nodes: Sequence[exp.Expr], source: RowSource, place: exp.Expr, clause: str) -> list[exp.Expr]:
-    """Lists the nodes of a clause without the row's period. Refuses a clause that must name the period and does not.
+    """Lists the nodes of a clause without the row's period.
 
-    The clause must name it unless WHERE restricts the rows to one period.
+    Refuses a clause that does not name the period, unless WHERE restricts the rows to one period.
     """
     period = source.first.policy.unit.period
     rest = [node for node in nodes if not _names_period(node, source)]

@@ -36,17 +36,14 @@ class ConditionReader(Generic[T]):
     """Reader of a condition. Its result says for which rows the condition may hold.
 
     compare: reads an operand, a sign and a literal. IS and IS NOT stand before NULL. Other signs are not TRUE for NULL.
-    both, either: join two results by AND, by OR. unknown: the result that allows any row.
-    reads_not: whether NOT is read before any condition. NOT before a column alone is always read.
-    halves: whether BETWEEN is read if one of its ends is unknown.
     """
 
-    unknown: T
-    both: Callable[[T, T], T]
-    either: Callable[[T, T], T]
+    unknown: T  # the result that allows any row
+    both: Callable[[T, T], T]  # joins two results by AND
+    either: Callable[[T, T], T]  # joins two results by OR
     compare: Callable[[exp.Expr, str, exp.Expr], T]
-    reads_not: bool = True
-    halves: bool = True
+    reads_not: bool = True  # whether NOT is read before any condition. NOT before a column alone is always read
+    halves: bool = True  # whether BETWEEN is read if one of its ends is unknown
 
     def read(self, node: exp.Expr, holds: bool = True) -> T:
         """Returns for which rows a condition may be TRUE, or may be FALSE if `holds` is false."""

@@ -17,12 +17,12 @@ from dpduck.values.quoting import fold
 
 @dataclass(frozen=True)
 class PublicTable:
-    """Declared public table in FROM. names: for a subquery, each shown column and the table's own name for it."""
+    """Declared public table in FROM."""
 
     table: TableName
     shown: str
     columns: tuple[CatalogColumn, ...]
-    names: tuple[tuple[str, str], ...] = ()
+    names: tuple[tuple[str, str], ...] = ()  # for a subquery, each shown column and the table's own name for it
     distinct: bool = False
 
 

@@ -39,26 +39,18 @@ class RowReading:
 
 @dataclass(frozen=True)
 class PrivateRelation:
-    """Private rows in FROM: a table, or a subquery that the kernel has a node for.
-
-    node: the relation as a kernel node. sql: its SQL before AS.
-    policy: the policy with domains and clamps for these columns. A union merges the policies of its tables.
-    unit: the privacy unit of a row, with its period if units are by period. None for PRIVACY UNIT ROW.
-    links: pairs of a lower-case column and its link. Equal values in columns with one link prove one unit.
-    row_key: columns that tell the rows apart. They decide which of a unit's rows are counted if there are too many.
-    keys: the columns of each PRIMARY KEY and UNIQUE constraint of a stored table.
-    """
+    """Private rows in FROM: a table, or a subquery that the kernel has a node for."""
 
     node: Stored | Union | Units
     table: TableName
-    sql: str
-    policy: Policy
+    sql: str  # before AS
+    policy: Policy  # with domains and clamps for these columns. A union merges the policies of its tables
     columns: tuple[CatalogColumn, ...]
-    unit: Expression | None
-    links: tuple[tuple[str, str], ...]
-    row_key: tuple[str, ...]
+    unit: Expression | None  # the privacy unit of a row, with its period if there is one; None for PRIVACY UNIT ROW
+    links: tuple[tuple[str, str], ...]  # by lower-case column. Equal values of one link prove one unit
+    row_key: tuple[str, ...]  # columns that tell rows apart. They decide which of too many rows of a unit are counted
     reads: tuple[PrivateTable, ...]
-    keys: tuple[tuple[str, ...], ...] = ()
+    keys: tuple[tuple[str, ...], ...] = ()  # the columns of each PRIMARY KEY and UNIQUE constraint of a stored table
 
     @property
     def alias(self) -> str:

@@ -1,7 +1,7 @@
 """Conditions IN (SELECT ..), EXISTS and NOT EXISTS of WHERE, read as the SEMI and ANTI JOINs that say the same.
 
-IN is TRUE exactly for the rows that a SEMI JOIN keeps, also with NULLs, and WHERE keeps no other rows. NOT IN is
-neither join, because a NULL among the values makes it TRUE for no row.
+A row meets IN exactly if a SEMI JOIN keeps it, also with NULLs. NOT IN is no ANTI JOIN: one NULL among the values
+makes it TRUE for no row.
 """
 
 from __future__ import annotations

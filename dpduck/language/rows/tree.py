@@ -41,20 +41,14 @@ Pair = tuple[tuple[PrivateRelation, str], tuple[PrivateRelation, str]]
 
 @dataclass(frozen=True)
 class PrivateJoin:
-    """Join of private rows with private rows of the same unit.
+    """Join of private rows with private rows of the same unit."""
 
-    kind: JOIN for INNER, or LEFT, RIGHT, FULL, SEMI or ANTI JOIN. source: the joined rows, without their filters.
-    conditions: the conjuncts of ON. They prove that both sides are of one unit.
-    equal: pairs of columns that are compared as keys. period: if units have periods, the condition that both rows are
-    of one period. within: those conjuncts that say the same as `period`.
-    """
-
-    kind: str
-    source: RowSource
-    conditions: tuple[exp.Expr, ...]
-    equal: tuple[Pair, ...]
-    period: SamePeriod | None = None
-    within: tuple[exp.Expr, ...] = ()
+    kind: str  # JOIN for INNER, or LEFT, RIGHT, FULL, SEMI or ANTI JOIN
+    source: RowSource  # the joined rows, without their filters
+    conditions: tuple[exp.Expr, ...]  # the conjuncts of ON, which prove that both sides are of one unit
+    equal: tuple[Pair, ...]  # pairs of columns that are compared as keys
+    period: SamePeriod | None = None  # if units have periods, the condition that both rows are of one period
+    within: tuple[exp.Expr, ...] = ()  # those conjuncts that say the same as `period`
 
     @property
     def keyed(self) -> frozenset[str]:
@@ -71,7 +65,6 @@ class RowSource:
     units: choices of the unit of a row. The unit is the first column of a choice that is not NULL.
         No choice means PRIVACY UNIT ROW.
     branches: the tables of the UNION ALL in `first`, or the rows from which `first` makes features of each unit.
-    counted: if the source is such a branch, the expressions over its rows from which features are computed.
     """
 
     first: PrivateRelation
@@ -80,7 +73,7 @@ class RowSource:
     filters: tuple[exp.Expr, ...]
     units: tuple[tuple[Expression, ...], ...]
     branches: tuple[RowSource, ...] = ()
-    counted: tuple[exp.Expr, ...] = ()
+    counted: tuple[exp.Expr, ...] = ()  # in a branch for features, the expressions over its rows
 
     @property
     def unit(self) -> Expression | None:

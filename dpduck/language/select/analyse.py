@@ -79,23 +79,17 @@ _ACCEPTED_CLAUSES = {
 
 @dataclass(frozen=True)
 class Analysis:
-    """Request of a statement, the SQL that reads its release, and the confidence of its intervals.
-
-    shown: output columns that are an aggregate unchanged, each with the aggregate's number.
-    cells: the output name and the released name of each column of a view of all cells. Other statements have none.
-    ahead: a target with reuse may pay this many times its price, for later statements.
-    described: the columns of a view that are no answers. caption: texts for the readers of a view.
-    """
+    """Request of a statement, the SQL that reads its release, and the confidence of its intervals."""
 
     request: SelectRequest
     outer: OuterQuery
     confidence: Fraction
-    shown: tuple[tuple[str, int], ...] = ()
-    cells: tuple[tuple[str, str], ...] = ()
+    shown: tuple[tuple[str, int], ...] = ()  # columns that are an aggregate unchanged, with the aggregate's number
+    cells: tuple[tuple[str, str], ...] = ()  # in a view of all cells, output names and released names of columns
     reuse: bool = False
-    ahead: Fraction = Fraction(1)
-    described: tuple[PlainViewColumn, ...] = ()
-    caption: Caption = field(default_factory=Caption)
+    ahead: Fraction = Fraction(1)  # a target with reuse may pay this many times its price, for later statements
+    described: tuple[PlainViewColumn, ...] = ()  # the columns of a view that are no answers
+    caption: Caption = field(default_factory=Caption)  # texts for the readers of a view
 
     @property
     def levels(self) -> bool:

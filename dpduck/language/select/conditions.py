@@ -21,14 +21,11 @@ from dpduck.values.sqltypes import sql_type
 
 @dataclass(frozen=True, eq=False)
 class CodeCondition:
-    """Combinations of codes that meet a condition. met: True for such combinations, with an axis for each column.
-
-    outside: whether rows with a value in no code may meet the condition.
-    """
+    """Combinations of codes that meet a condition."""
 
     columns: tuple[str, ...]
-    met: NDArray[np.bool_]
-    outside: bool
+    met: NDArray[np.bool_]  # whether codes meet the condition, with an axis for each column
+    outside: bool  # whether rows with a value without a code may meet it
 
 
 def read_condition(
@@ -37,7 +34,7 @@ def read_condition(
     """Reads a condition over codes. Refuses columns without a domain.
 
     Returns None if a code stands for some values that meet the condition and some that do not.
-    partial: tells whether rows may have a value of a column that is in no code.
+    partial: tells whether rows may have a value of a column that has no code.
     """
     builder, node = KeyBuilder(source, facts), parse_expression(text)
     if isinstance(node, exp.Column):
@@ -80,7 +77,7 @@ def _stand_for_several(domain: Domain) -> list[bool]:
 
 
 def has_other_values(column: SourceColumn, source: RowSource) -> bool:
-    """Tells whether rows may have a value of this column that is in no code of its domain."""
+    """Tells whether rows may have a value of this column that has no code in its domain."""
     node = parse_expression(column.sql)
     public = isinstance(node, exp.Column) and source.relation(node.table) is None
     return not public and is_partial(column.domain)
@@ -103,7 +100,7 @@ def without_try(node: exp.Expr) -> exp.Expr:
 
 
 def conjuncts(text: str) -> Iterator[str]:
-    """Yields the conditions that AND joins, except TRUE."""
+    """Yields the parts of a condition that AND joins, except TRUE."""
     if not text:
         return
     pending = [parse_expression(text)]

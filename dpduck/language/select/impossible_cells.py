@@ -27,23 +27,19 @@ MOST_CELLS = 1 << 16  # most combinations over the columns of one condition. Wit
 
 @dataclass(frozen=True)
 class ImpossibleCells:
-    """Cells that can hold no row. members: increasing positions of keys. cells: row-major positions over these keys."""
+    """Cells that can hold no row."""
 
-    members: tuple[int, ...]
-    cells: tuple[int, ...]
+    members: tuple[int, ...]  # increasing positions of keys
+    cells: tuple[int, ...]  # row-major positions over these keys
 
 
 @dataclass(frozen=True)
 class _ConditionKey:
-    """Key that a condition may name. axis: its axis in the table over the condition's columns.
+    """Key that a condition may name."""
 
-    codes: for each code of the domain, the position of its label. A merged bin is possible if one of its bins is.
-    labels: the reader of conditions on this key alone, None if its type is not read.
-    """
-
-    axis: int
-    codes: Sequence[int]
-    labels: ConditionReader[BoolArray] | None
+    axis: int  # in the table over the condition's columns
+    codes: Sequence[int]  # for each code of the domain, the position of its label. Several bins may share a label
+    labels: ConditionReader[BoolArray] | None  # reads conditions on this key alone, None if its type is not read
 
 
 def impossible_cells(

@@ -34,19 +34,15 @@ MODEST = 10  # the proposed rho for missing answers is the budget's rho divided 
 
 @dataclass(frozen=True, eq=False)
 class Readings:
-    """Cache for questions about the same rows. All entries follow from public facts.
-
-    domains: digests of columns' domains. tables: the quantities of each released table. seen: the measurements of
-    quantities, along the axes of a question.
-    """
+    """Cache for questions about the same rows. All entries follow from public facts."""
 
     columns: dict[str, SourceColumn | None] = field(default_factory=dict)
-    domains: dict[str, str] = field(default_factory=dict)
+    domains: dict[str, str] = field(default_factory=dict)  # digests of columns' domains
     conditions: dict[str, CodeCondition | None] = field(default_factory=dict)
     partial: dict[str, bool] = field(default_factory=dict)
     parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    tables: dict[tuple[str, str, int], Sequence[Any]] = field(default_factory=dict)
-    seen: dict[Hashable, Sequence[Any]] = field(default_factory=dict)
+    tables: dict[tuple[str, str, int], Sequence[Any]] = field(default_factory=dict)  # quantities of each released table
+    seen: dict[Hashable, Sequence[Any]] = field(default_factory=dict)  # of quantities, along a question's axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +76,7 @@ class KnownQuestion:
         return cache[text]
 
     def partial(self, sql: str) -> bool:
-        """Tells whether rows may have a value of this column that is in no code of its domain."""
+        """Tells whether rows may have a value of this column that has no code in its domain."""
         cache = self.readings.partial
         if sql not in cache:
             column = self.column(sql)
@@ -100,11 +96,11 @@ class KnownQuestion:
 
 @dataclass(frozen=True)
 class KnownArguments:
-    """Arguments of dp_known. target: the standard error that sets the price of missing answers."""
+    """Arguments of dp_known."""
 
     text: str
     confidence: Fraction
-    target: Fraction | None
+    target: Fraction | None  # the standard error that sets the price of missing answers
 
 
 def known_arguments(argument: str) -> KnownArguments:
@@ -127,11 +123,7 @@ def analyse_known(asked: KnownArguments, facts: PublicFacts) -> KnownQuestion:
     price = least if policy is None or policy.max_epsilon is None else min(policy.max_epsilon, least)
     words = _usual_price(price, policy) if target is None else f"target_stderr = {float(target):.12g}"
     select.set("hint", parse_options(f"{words}, confidence = {float(asked.confidence)!r}"))
-    try:
-        analysis, source = read_analysis(AskStatement(query, text, 0, None, False, ()), facts, (), known=True)
-    except RecursionError:
-        raise Refusal("the statement is nested too deeply", accepted="shorter chains of operators") from None
-    return _question(analysis, source, facts)
+    return _analyse(AskStatement(query, text, 0, None, False, ()), facts, (), known=True)
 
 
 def _usual_price(epsilon: Fraction, policy: Policy | None) -> str:
@@ -148,19 +140,16 @@ def _usual_price(epsilon: Fraction, policy: Policy | None) -> str:
 
 def analyse_refreshed(ask: AskStatement, facts: PublicFacts, more: Sequence[Option]) -> KnownQuestion:
     """Analyses the SELECT of a private view for an answer from earlier releases, at the view's confidence."""
-    analysis, source = read_analysis(ask, facts, more, known=True)
-    _require_as_measured(analysis)
-    return _question(analysis, source, facts)
+    question = _analyse(ask, facts, more, known=True)
+    _require_as_measured(question.analysis)
+    return question
 
 
 def analyse_combined(ask: AskStatement, facts: PublicFacts, more: Sequence[Option]) -> KnownQuestion:
     """Analyses a statement with reuse = TRUE. Its own release and all earlier releases answer it together."""
-    try:
-        analysis, source = read_analysis(ask, facts, more, combined=True)
-    except RecursionError:
-        raise Refusal("the statement is nested too deeply", accepted="shorter chains of operators") from None
-    _require_as_measured(analysis)
-    return _question(analysis, source, facts)
+    question = _analyse(ask, facts, more, known=False)
+    _require_as_measured(question.analysis)
+    return question
 
 
 def _require_as_measured(analysis: Analysis) -> None:
@@ -173,7 +162,11 @@ def _require_as_measured(analysis: Analysis) -> None:
         )
 
 
-def _question(analysis: Analysis, source: RowSource, facts: PublicFacts) -> KnownQuestion:
+def _analyse(ask: AskStatement, facts: PublicFacts, more: Sequence[Option], known: bool) -> KnownQuestion:
+    try:
+        analysis, source = read_analysis(ask, facts, more, known=known, combined=not known)
+    except RecursionError:
+        raise Refusal("the statement is nested too deeply", accepted="shorter chains of operators") from None
     request = analysis.request
     if request.question.intervals:
         question = replace(request.question, sources=(), intervals=())

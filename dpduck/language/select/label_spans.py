@@ -39,16 +39,12 @@ _WRITTEN = (exp.DType.DATE, exp.DType.TIMESTAMP)
 
 @dataclass(frozen=True)
 class LabelSpan:
-    """Values of a label: low <= value < high, or the value `low` alone if both are equal.
+    """Values of a label: low <= value < high, or the value `low` alone if both are equal."""
 
-    Without `low` or `high` there is no bound on this side. besides: values between the bounds that have other labels.
-    null: whether the label is NULL instead.
-    """
-
-    low: PublicValue | None = None
-    high: PublicValue | None = None
-    besides: frozenset[PublicValue] = frozenset()
-    null: bool = False
+    low: PublicValue | None = None  # None for no bound on this side
+    high: PublicValue | None = None  # None for no bound on this side
+    besides: frozenset[PublicValue] = frozenset()  # values between the bounds that have other labels
+    null: bool = False  # whether the label is NULL instead
 
     def may(self, sign: str, value: PublicValue) -> bool:
         """Tells whether the comparison with `value` can hold for some value of the span. It never holds for NULL."""
@@ -69,7 +65,7 @@ def label_reader(
 ) -> ConditionReader[BoolArray] | None:
     """Returns a reader of conditions on one column, None for types that are not read.
 
-    The reader tells for each code whether some value may meet a condition. outside: the same for values in no code.
+    The reader tells for each code whether some value may meet a condition. outside: the same for values without a code.
     reads_not: whether NOT and IS NULL are read. closely: whether > n of integers is >= n + 1, the outer bins WITH EDGES
     are open on one side, and DOUBLE is read. Stored plans and digests would change if a caller read more or less.
     """
@@ -139,7 +135,7 @@ def _spans_of(domain: Domain, beyond: bool) -> list[LabelSpan]:
 
 
 def _spans_outside(domain: Domain) -> list[LabelSpan]:
-    """Returns spans that cover all values in no code of a domain."""
+    """Returns spans that cover all values without a code in a domain."""
     outside = [] if domain.with_null else [LabelSpan(null=True)]
     if not isinstance(domain, RangeDomain):
         declared = frozenset(span.low for span in _spans_of(domain, False) if span.low is not None)

@@ -33,11 +33,11 @@ _OFFSETS: tuple[tuple[type[exp.Expr], str], ...] = (
 
 @dataclass(frozen=True)
 class OuterQuery:
-    """Statement over a table named HOLE, as SQL. columns: output names. tables: the public tables that it reads."""
+    """Statement over a table named HOLE."""
 
     sql: str
-    columns: tuple[str, ...]
-    tables: tuple[TableName, ...] = ()
+    columns: tuple[str, ...]  # output names
+    tables: tuple[TableName, ...] = ()  # the public tables that the statement reads
 
     def over(self, table_sql: str) -> str:
         """Returns the statement with SQL of a table or a subquery in the hole."""

@@ -68,26 +68,19 @@ _SIZED_BY = {
 
 @dataclass(frozen=True)
 class Summary:
-    """Options of a noisy summary. theta: the threshold of a filter. tau: the threshold of sampling.
-
-    shape: 'dyadic' intervals or 'haar' coefficients, for RANGES(column). ranged: whether the statement gives the shape.
-    consistent: whether an interval is dropped if its parent is not in the summary.
-    expect_rows: the policy's public guess of the number of rows. It guides the choice of thresholds.
-    total_epsilon: the part of the price for a noisy number of rows, which replaces the guess.
-    stated: whether the statement gives a size, and a method other than 'auto'.
-    """
+    """Options of a noisy summary."""
 
     method: str
     size: int
-    theta: int | None = None
-    tau: Fraction | None = None
-    shape: str = "dyadic"
+    theta: int | None = None  # the threshold of a filter
+    tau: Fraction | None = None  # the threshold of sampling
+    shape: str = "dyadic"  # 'dyadic' intervals or 'haar' coefficients, for RANGES(column)
     sketch_rows: int = 5
-    consistent: bool = True
-    expect_rows: int | None = None
-    stated: bool = False
-    total_epsilon: Fraction | None = None
-    ranged: bool = False
+    consistent: bool = True  # whether an interval is dropped if its parent is not in the summary
+    expect_rows: int | None = None  # the policy's public guess of the number of rows, which guides thresholds
+    stated: bool = False  # whether the statement gives a size, and a method other than 'auto'
+    total_epsilon: Fraction | None = None  # the part of the price for a noisy number of rows, which replaces the guess
+    ranged: bool = False  # whether the statement gives the shape
 
 
 def read_summary(given: StatementOptions) -> Summary | None:
@@ -154,26 +147,18 @@ def require_plain_treatment(given: StatementOptions) -> None:
 
 @dataclass(frozen=True)
 class Key:
-    """Released grouping column: a source column, or an expression over source columns.
+    """Released grouping column: a source column, or an expression over source columns."""
 
-    name: its name in the released table. expression: canonical SQL. sources: positions in Question.sources.
-    codes: the position of the label for each combination of the sources' values, row-major. -1 drops a combination.
-    shape: '' for a plain key, 'prefixes' or 'ranges' for sums over intervals of its ordered labels.
-    ends, end_name: for ranges, range_end(column) of each last label, and the name of the released column.
-    row_sql: for private keys, an SQL expression over each row. It is a VARCHAR and cannot raise. Such a key has no
-        labels.
-    """
-
-    name: str
-    expression: str
+    name: str  # in the released table
+    expression: str  # canonical SQL
     type_name: str
-    labels: tuple[str | None, ...]
-    sources: tuple[int, ...]
-    codes: tuple[int, ...]
-    shape: str = ""
-    ends: tuple[str, ...] = ()
-    end_name: str = ""
-    row_sql: str = ""
+    labels: tuple[str | None, ...]  # none for a private key
+    sources: tuple[int, ...]  # positions in Question.sources
+    codes: tuple[int, ...]  # for each combination of the sources' values, row-major, the label's position, -1 for none
+    shape: str = ""  # '' for a plain key, 'prefixes' or 'ranges' for sums over intervals of its ordered labels
+    ends: tuple[str, ...] = ()  # for ranges, range_end(column) of each last label
+    end_name: str = ""  # for ranges, the name of the released column of ends
+    row_sql: str = ""  # for a private key, an expression over each row: a VARCHAR that cannot raise
 
     @property
     def released_size(self) -> int:
@@ -188,19 +173,14 @@ OPEN_STEPS = 1 << 39
 
 @dataclass(frozen=True)
 class Operand:
-    """Number of a row, clamped to [low, high] and rounded to a multiple of step, which divides both bounds.
+    """Number of a row, clamped to [low, high] and rounded to a multiple of step, which divides both bounds."""
 
-    sql: a DOUBLE computed from one row. It cannot raise, and is NULL if the row has no value. "" counts rows by group.
-    per_group: '' clamps each row. 'sum' and 'average' clamp the sum or the average of a unit's rows in a group.
-    certain: whether the operand is NULL in exactly those rows in which its column is NULL.
-    """
-
-    sql: str
+    sql: str  # a DOUBLE of one row that cannot raise, NULL without a value; "" counts rows by group
     low: Fraction
     high: Fraction
     step: Fraction
-    per_group: str = ""
-    certain: bool = field(default=False, compare=False)
+    per_group: str = ""  # 'sum' or 'average' clamps that of a unit's rows in a group, '' clamps each row
+    certain: bool = field(default=False, compare=False)  # whether it is NULL exactly where its column is NULL
 
     @property
     def is_open(self) -> bool:
@@ -212,20 +192,16 @@ class Operand:
 class Aggregate:
     """Released aggregate over the rows that meet `condition`. "" stands for every row.
 
-    text: the analyst's own text, for explanations. It is not part of the canonical form.
     function: 'count', 'sum', 'avg', 'var_pop', 'var_samp', 'stddev_pop', 'stddev_samp', 'quantile' or 'distinct'.
-    operand: the aggregated number. A count has one if it counts rows with a value, or bounded rows by group.
-    fraction: the quantile, from 0 to 1. distinct: the column with the counted values.
-    counts: the condition of a sum that adds 1 for each row that meets it. It follows from the operand.
     """
 
     condition: str
-    text: str = field(compare=False)
+    text: str = field(compare=False)  # the analyst's own text, for explanations
     function: str = "count"
-    operand: Operand | None = None
-    fraction: Fraction | None = None
-    distinct: SourceColumn | None = None
-    counts: str = field(default="", compare=False)
+    operand: Operand | None = None  # a count has one only for rows with a value, or for bounds by group
+    fraction: Fraction | None = None  # the quantile, from 0 to 1
+    distinct: SourceColumn | None = None  # the column with the counted values
+    counts: str = field(default="", compare=False)  # the condition of a sum that adds 1 for each row that meets it
 
     @property
     def counted(self) -> str | None:
@@ -238,7 +214,7 @@ class Aggregate:
 
     @property
     def operand_by_group(self) -> bool:
-        """Tells whether a unit's rows in a group become one number first. Such a sum is no sum over smaller groups."""
+        """Tells whether a unit's rows in a group become one number first. The sum over a larger group then differs."""
         return self.operand is not None and bool(self.operand.per_group)
 
     @property
@@ -248,7 +224,7 @@ class Aggregate:
 
     @property
     def has_curved_error(self) -> bool:
-        """Tells whether the error depends on the answer. Intervals are then stored, not computed from noise alone."""
+        """Tells whether the error depends on the answer. Intervals are then stored with the release."""
         return self.function not in ("count", "sum", "distinct")
 
 
@@ -256,21 +232,8 @@ class Aggregate:
 class Treatment:
     """Planning and post-processing of answers. All fields are public.
 
-    The digest omits each field after `quantiles` that has its default, and always omits `usual`.
-    weights: one per grouping set (the vector a in docs/papers.md). Empty if all sets weigh the same.
-    planning_seconds: the time for searches. strategy_table: a declared public table that holds the strategy's matrix.
-    aggregate_weights: one per aggregate, in order of first appearance. Empty if all aggregates weigh the same.
-    quantiles: 'tree', 'choice' for a quantile that is the only one of its column, or 'auto' for the smaller error. The
-        digest omits 'tree', and omits the field if no quantile is asked for.
-    quantile_intervals: whether chosen quantiles pay for intervals.
-    evenly: whether the error of the worst cell is minimized, not the sum of all errors.
-    norm: the largest L2 norm of a unit's counts, where a row at its bound counts 1. Larger units are weighed down.
-    finds_norm: whether the statement itself measures norms, for a part of its price.
-    sum_norms: the largest L2 norm of a unit's sums, for each column and in its unit. centers: the centres of averages.
-    groups: the most groups of one unit, 0 for any number.
-    left_out: whether intervals also cover the rows that MAX ROWS or a norm leaves out.
-    total: whether cells are scaled up to a total that is measured separately.
-    usual: whether norms are the default, because the statement gives no bounds.
+    The digest omits each field after `quantiles` that has its default, and always omits `usual`. It omits `quantiles`
+    if it is 'tree', or if no quantile is asked for.
     """
 
     strategy: str = "auto"
@@ -278,21 +241,21 @@ class Treatment:
     consistency: str = "l2"
     nonnegative: bool = False
     integer: bool = False
-    weights: tuple[Fraction, ...] = ()
-    planning_seconds: Fraction = Fraction(2)
-    strategy_table: str = ""
-    aggregate_weights: tuple[Fraction, ...] = ()
-    quantiles: str = "auto"
-    quantile_intervals: bool = True
-    evenly: bool = False
-    norm: Fraction | None = None
-    finds_norm: bool = False
-    sum_norms: tuple[Fraction, ...] = ()
-    centers: tuple[Fraction, ...] = ()
-    groups: int = 0
-    left_out: bool = False
-    total: bool = False
-    usual: bool = False
+    weights: tuple[Fraction, ...] = ()  # one per grouping set (a in docs/papers.md), none if all weigh the same
+    planning_seconds: Fraction = Fraction(2)  # for searches
+    strategy_table: str = ""  # a declared public table that holds the strategy's matrix
+    aggregate_weights: tuple[Fraction, ...] = ()  # one per aggregate, by first appearance; none if all weigh the same
+    quantiles: str = "auto"  # 'tree', 'choice' for the only quantile of a column, 'auto' for the smaller error
+    quantile_intervals: bool = True  # whether chosen quantiles pay for intervals
+    evenly: bool = False  # whether the error of the worst cell is minimized, not the sum of all errors
+    norm: Fraction | None = None  # the largest L2 norm of a unit's counts, where a row at its bound counts 1
+    finds_norm: bool = False  # whether the statement itself measures norms, for a part of its price
+    sum_norms: tuple[Fraction, ...] = ()  # the largest L2 norm of a unit's sums, for each column and in its unit
+    centers: tuple[Fraction, ...] = ()  # the centres of averages
+    groups: int = 0  # the most groups of one unit, 0 for any number
+    left_out: bool = False  # whether intervals also cover the rows that MAX ROWS or a norm leaves out
+    total: bool = False  # whether cells are scaled up to a total that is measured separately
+    usual: bool = False  # whether norms are the default, because the statement gives no bounds
 
     @property
     def widens(self) -> bool:
@@ -301,50 +264,38 @@ class Treatment:
 
     @property
     def moves(self) -> bool:
-        """Tells whether a step without an error formula changes the answers. Intervals are then of the measurements."""
+        """Tells whether a step without an error formula changes the answers. Intervals are then of those before it."""
         return self.nonnegative or self.consistency in ("l1", "linf")
 
 
 @dataclass(frozen=True)
 class Target:
-    """Standard error in place of a price: planning finds the smallest price that reaches it.
-
-    pure: whether the price is an epsilon (Laplace), not a rho (Gaussian). limit: the largest price.
-    least: the smallest price, even if less is enough. It is no part of the digest, which has the policy's revision.
-    """
+    """Standard error in place of a price: planning finds the smallest price that reaches it."""
 
     stderr: Fraction
-    pure: bool
-    limit: Fraction
-    least: Fraction = Fraction(0)
+    pure: bool  # whether the price is an epsilon (Laplace), not a rho (Gaussian)
+    limit: Fraction  # the largest price
+    least: Fraction = Fraction(0)  # the smallest price, even if less is enough. It is no part of the digest
 
 
 @dataclass(frozen=True)
 class KeySelection:
-    """Selection of groups: a group is published if its noisy number of privacy units is above a threshold.
+    """Selection of groups: a group is published if its noisy number of privacy units is above a threshold."""
 
-    laplace: whether noise is Laplace, not Gaussian. groups: C, the most groups of one unit. other: whether one more
-    row is for all groups that are not published. least_units: groups with fewer units are never published.
-    """
-
-    laplace: bool
-    groups: int
-    least_units: int
-    other: bool
+    laplace: bool  # whether noise is Laplace, not Gaussian
+    groups: int  # C, the most groups of one unit
+    least_units: int  # groups with fewer units are never published
+    other: bool  # whether one more row is for all groups that are not published
 
 
 @dataclass(frozen=True)
 class JointCounts:
-    """Counts that may be planned together: their conditions, and the kinds of rows that the conditions distinguish.
-
-    columns: the columns of the conditions. codes: the kind of each combination of their values, row-major.
-    met: for each condition, 1 for each kind of row that meets it and 0 for each other kind.
-    """
+    """Counts that may be planned together: their conditions, and the kinds of rows that the conditions distinguish."""
 
     conditions: tuple[str, ...]
-    columns: tuple[SourceColumn, ...]
-    codes: tuple[int, ...]
-    met: tuple[tuple[int, ...], ...]
+    columns: tuple[SourceColumn, ...]  # of the conditions
+    codes: tuple[int, ...]  # the kind of each combination of the columns' values, row-major
+    met: tuple[tuple[int, ...], ...]  # for each condition, 1 for each kind of row that meets it, else 0
 
     @property
     def kinds(self) -> int:
@@ -355,25 +306,22 @@ class JointCounts:
 class Question:
     """Question about the rows: keys, aggregates and their treatment.
 
-    grouping_sets: positions in keys, increasing within a set. No set occurs twice.
-    intervals: the first bin and the bin after the last, if each aggregate counts an interval of the only source's bins.
     matrix: an analyst's own strategy, as (row, column of each key, value), from 0. Column -1 stands for all values.
-    selection: the selection of groups from the data, with one grouping set. None for public groups.
-    own: options that a mechanism added, with their values. If there are none, the digest omits them.
+    intervals: if each aggregate counts an interval of the only source's bins, the first bin and the bin after the last.
     together: ways in which counts may be planned together, each with groups of counts. They follow from the rest and
         from the policy, and are no part of the digest.
     """
 
     sources: tuple[SourceColumn, ...] = ()
     keys: tuple[Key, ...] = ()
-    grouping_sets: tuple[tuple[int, ...], ...] = ((),)
+    grouping_sets: tuple[tuple[int, ...], ...] = ((),)  # positions in keys, increasing, no set twice
     aggregates: tuple[Aggregate, ...] = (Aggregate("", "count(*)"),)
     treatment: Treatment = Treatment()
     matrix: tuple[tuple[int, ...], ...] = ()
     intervals: tuple[tuple[int, int], ...] = ()
-    selection: KeySelection | None = None
+    selection: KeySelection | None = None  # of groups from the data, with one grouping set; None for public groups
     summary: Summary | None = None
-    own: tuple[tuple[str, Value], ...] = ()
+    own: tuple[tuple[str, Value], ...] = ()  # options that a mechanism added. The digest has them if there are any
     together: tuple[tuple[JointCounts, ...], ...] = field(default=(), compare=False, repr=False)
 
     @property
@@ -411,24 +359,20 @@ class Question:
 
     @property
     def has_ranges(self) -> bool:
-        """Tells whether the question is planned as ranges. Every cell then has an error of its own."""
+        """Tells whether the question is planned as ranges, so that every cell has its own error."""
         return any(key.shape for key in self.keys) or bool(self.matrix) or bool(self.intervals)
 
 
 @dataclass(frozen=True)
 class Price:
-    """Price of a statement. refresh: a text. With each new text, the same request pays again.
+    """Price of a statement."""
 
-    target: with a target, the charge is empty until planning has found it, and is no part of the digest.
-    least_rho: the least price in rho under MIN EPSILON. It is no part of the digest.
-    """
-
-    charge: Charge
+    charge: Charge  # with a target it is empty until planning has found it, and is no part of the digest
     stated_epsilon: Fraction | None
     stated_delta: Fraction | None
-    refresh: str
+    refresh: str  # a text. With each new text, the same request pays again
     target: Target | None
-    least_rho: Fraction
+    least_rho: Fraction  # under MIN EPSILON. It is no part of the digest
 
 
 _ASIDE = (

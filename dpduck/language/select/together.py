@@ -37,16 +37,12 @@ _EQUALITIES = (exp.EQ, exp.NEQ, exp.In, exp.Is, exp.Null, exp.Not, exp.Column, e
 
 @dataclass(frozen=True, eq=False)
 class _Predicate:
-    """Condition as a set of codes.
+    """Condition as a set of codes."""
 
-    text: the condition, canonical. columns: the columns that it names. met: an array with an axis for each column.
-    inside: columns that have a declared value in every row that meets the condition.
-    """
-
-    text: str
-    columns: tuple[str, ...]
-    met: NDArray[np.bool_]
-    inside: frozenset[str]
+    text: str  # the condition, canonical
+    columns: tuple[str, ...]  # the columns that it names
+    met: NDArray[np.bool_]  # whether codes meet the condition, with an axis for each column
+    inside: frozenset[str]  # columns that have a declared value in every row that meets the condition
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,12 +56,13 @@ class _PredicateReader:
     parts: dict[str, _Predicate | None] = field(default_factory=dict)
 
     def is_partial(self, sql: str) -> bool:
-        """Tells whether a counted row may have a value of this column that is in no code."""
+        """Tells whether a counted row may have a value of this column that has no code."""
         return sql not in self.dropped and has_other_values(self.columns[sql], self.source)
 
     def read(self, text: str) -> _Predicate | None:
         """Reads a condition as codes. None if codes cannot express it."""
-        predicate = _everything() if not text else self._node(parse_expression(text))
+        everything = _Predicate("", (), np.ones((), np.bool_), frozenset())
+        predicate = self._node(parse_expression(text)) if text else everything
         return None if predicate is None else replace(predicate, text=text)
 
     def _node(self, node: exp.Expr) -> _Predicate | None:
@@ -136,13 +133,10 @@ class _PredicateReader:
 
 @dataclass(frozen=True, eq=False)
 class _Alike:
-    """Classes of values that no predicate splits.
+    """Classes of values that no predicate splits."""
 
-    classes: for each column, the class of each value. met: for each predicate's text, the classes that meet it.
-    """
-
-    classes: Mapping[str, IntegerArray]
-    met: Mapping[str, NDArray[np.bool_]]
+    classes: Mapping[str, IntegerArray]  # for each column, the class of each value
+    met: Mapping[str, NDArray[np.bool_]]  # for each predicate's text, whether classes meet it
 
     @classmethod
     def of(cls, predicates: Sequence[_Predicate]) -> _Alike:
@@ -187,10 +181,6 @@ def _spread(table: NDArray[np.bool_], columns: Sequence[str], sizes: Mapping[str
     order = [columns.index(name) for name in sizes if name in columns]
     shape = [size if name in columns else 1 for name, size in sizes.items()]
     return np.broadcast_to(table.transpose(order).reshape(shape), [*sizes.values()])
-
-
-def _everything() -> _Predicate:
-    return _Predicate("", (), np.ones((), np.bool_), frozenset())
 
 
 def _has_zero(value: exp.Expr) -> bool:

@@ -23,22 +23,18 @@ from dpduck.values.quoting import fold, plain_name, quote_text
 
 @dataclass(frozen=True)
 class PlainViewColumn:
-    """Column of a view that contains no aggregate.
-
-    reads: the columns of the released table that it reads. plain: whether it is one such column unchanged.
-    every: whether it is a GROUPING of all keys.
-    """
+    """Column of a view that contains no aggregate."""
 
     name: str
-    reads: frozenset[str]
-    plain: bool
-    every: bool = False
+    reads: frozenset[str]  # the columns of the released table that it reads. A constant reads none
+    plain: bool  # whether it is one such column unchanged
+    every: bool = False  # whether it is a GROUPING of all keys
 
 
 def with_view_columns(
     select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader, *, levels: bool
 ) -> exp.Select:
-    """Adds to the SELECT of a view the errors of its answers. levels: whether it also names each row's grouping set."""
+    """Adds to the SELECT of a view the errors of its answers, and with `levels` the grouping set of each row."""
     shown = _with_errors(select, items, answers)
     return _with_level(shown, items, answers) if levels else shown
 

@@ -19,28 +19,22 @@ KINDS = (VIEW, TABLE, STREAM, PROJECTION, HISTOGRAM, SESSION)
 
 @dataclass(frozen=True)
 class CreatePrivate:
-    """CREATE PRIVATE STREAM, PROJECTION, HISTOGRAM or SESSION name OPTIONS (..) AS SELECT .. | ON table (..) [WHERE ..]
-
-    query: the SELECT, for ON table (columns) a SELECT of these columns. text: the text of the whole statement.
-    """
+    """CREATE PRIVATE STREAM, PROJECTION, HISTOGRAM or SESSION name OPTIONS (..) AS SELECT .. or ON table (..)"""
 
     kind: str
     name: str
-    query: exp.Query
-    text: str
+    query: exp.Query  # the SELECT, for ON table (columns) a SELECT of these columns
+    text: str  # of the whole statement
     options: tuple[exp.Expr, ...]
 
 
 @dataclass(frozen=True)
 class RefreshPrivate:
-    """REFRESH PRIVATE VIEW name, or REFRESH PRIVATE STREAM name [UNTIL 'day'].
-
-    until: a day as text, "" without UNTIL. Only periods that end by the start of this day are released.
-    """
+    """REFRESH PRIVATE VIEW name, or REFRESH PRIVATE STREAM name [UNTIL 'day']."""
 
     kind: str
     name: str
-    until: str = ""
+    until: str = ""  # a day as text, "" without UNTIL. Only periods that end by the start of this day are released
 
 
 @dataclass(frozen=True)
@@ -54,17 +48,14 @@ class DropPrivate:
 
 @dataclass(frozen=True)
 class UnitClause:
-    """PRIVACY UNIT ROW [PER word OF column], or PRIVACY UNIT column [REFERENCES table.column] [PER ..] MAX ROWS m.
-
-    period: the word and the column of PER. columns: for PRIVACY UNIT (a, b), all columns, and `column` is None.
-    """
+    """PRIVACY UNIT ROW [PER word OF column], or PRIVACY UNIT column [REFERENCES table.column] [PER ..] MAX ROWS m."""
 
     column: str | None
     references: tuple[TableName, str] | None
     max_rows: int
     position: Position = field(compare=False)
-    period: tuple[str, str] | None = None
-    columns: tuple[str, ...] = ()
+    period: tuple[str, str] | None = None  # the word and the column of PER
+    columns: tuple[str, ...] = ()  # all columns of PRIVACY UNIT (a, b). Then `column` is None
 
 
 @dataclass(frozen=True)
@@ -76,19 +67,15 @@ class BudgetClause:
     delta_keys: Fraction
     rho: Fraction | None
     position: Position = field(compare=False)
-    per: str = ""
+    per: str = ""  # the word of PER, "" for none
 
 
 @dataclass(frozen=True)
 class DomainClause:
-    """DOMAIN column IN (..) | RANGE .. | FROM table.column | BOOLEAN | ENUM, WITH NULL | OTHER | EDGES.
+    """DOMAIN column IN (..) | RANGE .. | FROM table.column | BOOLEAN | ENUM, WITH NULL | OTHER | EDGES."""
 
-    column: "" for ALL BOOLEAN or ALL ENUM columns. kind: 'values', 'range', 'public', 'boolean' or 'enum'.
-    bare: whether some value in IN (..) is a number without quotes.
-    """
-
-    column: str
-    kind: str
+    column: str  # "" for ALL BOOLEAN or ALL ENUM columns
+    kind: str  # 'values', 'range', 'public', 'boolean' or 'enum'
     values: tuple[str, ...]
     low: str
     high: str
@@ -99,7 +86,7 @@ class DomainClause:
     other: str | None
     with_edges: bool
     position: Position = field(compare=False)
-    bare: bool = False
+    bare: bool = False  # whether some value in IN (..) is a number without quotes
 
 
 @dataclass(frozen=True)
@@ -148,17 +135,14 @@ class CreatePolicy:
 
 @dataclass(frozen=True)
 class AlterPolicy:
-    """ALTER PRIVACY POLICY ON t NEW EPOCH | SET item | DROP DOMAIN column | DROP CLAMP column.
-
-    others: further tables that begin a new epoch.
-    """
+    """ALTER PRIVACY POLICY ON t NEW EPOCH | SET item | DROP DOMAIN column | DROP CLAMP column."""
 
     table: TableName
     new_epoch: bool
     changes: PolicyClauses
     drop_domain: str | None
     drop_clamp: str | None
-    others: tuple[TableName, ...] = ()
+    others: tuple[TableName, ...] = ()  # further tables that begin a new epoch
     position: Position | None = field(default=None, compare=False)
 
 
@@ -173,18 +157,14 @@ class DropPolicy:
 
 @dataclass(frozen=True)
 class AskStatement:
-    """Statement SELECT WITH DIFFERENTIAL_PRIVACY, or CREATE PRIVATE VIEW. view: the view's name, None without a view.
-
-    options: options of CREATE PRIVATE VIEW .. OPTIONS (..), empty without a view.
-    offset: the start of the SELECT in the statement's text.
-    """
+    """Statement SELECT WITH DIFFERENTIAL_PRIVACY, or CREATE PRIVATE VIEW."""
 
     query: exp.Query
     text: str
-    offset: int
-    view: str | None
+    offset: int  # the start of the SELECT in the statement's text
+    view: str | None  # the name of the view, None without a view
     replace: bool
-    options: tuple[exp.Expr, ...]
+    options: tuple[exp.Expr, ...]  # of CREATE PRIVATE VIEW .. OPTIONS (..), none without a view
 
 
 @dataclass(frozen=True)

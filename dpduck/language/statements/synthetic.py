@@ -21,28 +21,22 @@ ParseQuery = Callable[[str, list[Token]], exp.Query]
 
 @dataclass(frozen=True)
 class WorkloadClause:
-    """Queries that synthetic rows should answer well. kind: 'marginals', 'parities', 'ranges', 'sets' or 'predicates'.
+    """Queries that synthetic rows should answer well."""
 
-    order: k of MARGINALS (k), the number of columns at a time. nodes: elements of GROUPING SETS, or counts' conditions.
-    """
-
-    kind: str
-    order: int = 0
-    nodes: tuple[exp.Expr, ...] = ()
+    kind: str  # 'marginals', 'parities', 'ranges', 'sets' or 'predicates'
+    order: int = 0  # k of MARGINALS (k), the number of columns at a time
+    nodes: tuple[exp.Expr, ...] = ()  # elements of GROUPING SETS, or counts' conditions
     position: Position | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
 class ForEach:
-    """FOR EACH ROW OF parents (column = key) TIMES times: rows of a child table for each row of a released table.
-
-    column: the child's column with the parent's key. times: the parents' column with the number of children.
-    """
+    """FOR EACH ROW OF parents (column = key) TIMES times: rows of a child table for each row of a released table."""
 
     parents: str
-    column: str
+    column: str  # the child's column with the parent's key
     key: str
-    times: str
+    times: str  # the parents' column with the number of children
     position: Position | None = field(default=None, compare=False)
 
 
@@ -60,17 +54,13 @@ class CreateSynthetic:
 
 @dataclass(frozen=True)
 class SampleRelease:
-    """CREATE [OR REPLACE] PRIVATE TABLE name AS SAMPLE n FROM release, or FROM KNOWN table (columns).
-
-    columns: the columns of KNOWN table (..), () for a release. The rows are fitted to known margins of these columns.
-    Both forms are post-processing, so they cost nothing.
-    """
+    """CREATE [OR REPLACE] PRIVATE TABLE name AS SAMPLE n FROM release, or FROM KNOWN table (columns)."""
 
     name: str
     replace: bool
     rows: int
     source: TableName
-    columns: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()  # of KNOWN table (..), none for a release. Their known margins are fitted
 
 
 def read_private_table(

@@ -39,31 +39,23 @@ OWN = tuple(option.name for option in OWN_OPTIONS)
 
 @dataclass(frozen=True)
 class SyntheticOptions:
-    """Options of a private table. rows: its number of rows, None for the noisy number of records.
-    weights: whether there is a table of probabilities as well. key: a column that numbers the rows, "" for none.
-    bins: the most bins of a RANGE column, 0 for all. inside: whether values lie inside bins, not at their lower edges.
-
-    rounds, ask, first: None or '' leaves the choice to dpduck. ask: whether a round measures 'marginals' or 'queries'.
-    update: 'fit' fits a model to all answers, 'paper' is the update of the MWEM paper, repeated `replays` times.
-    first: the measurement before the rounds, for first_share of the price: 'nothing', 'marginals' (1-way), 'histogram'.
-    keep: the 'last' distribution, or the 'average' of all. adaptive: whether prices double if noise drowns an answer.
-    """
+    """Options of a private table. None or '' leaves a choice to dpduck."""
 
     mechanism: str = "auto"
-    rows: int | None = None
-    weights: bool = False
-    bins: int = 0
-    inside: bool = False
+    rows: int | None = None  # None for the noisy number of records
+    weights: bool = False  # whether there is a table of probabilities as well
+    bins: int = 0  # the most bins of a RANGE column, 0 for all
+    inside: bool = False  # whether values lie inside bins, not at their lower edges
     rounds: int | None = None
-    ask: str = ""
-    update: str = "fit"
-    replays: int = 20
-    keep: str = "last"
-    first: str = ""
-    first_share: Fraction = Fraction(1, 5)
-    choice_share: Fraction | None = None
-    adaptive: bool = False
-    key: str = ""
+    ask: str = ""  # whether a round measures 'marginals' or 'queries'
+    update: str = "fit"  # 'fit' fits a model to all answers, 'paper' is the update of the MWEM paper
+    replays: int = 20  # how often the paper's update is repeated
+    keep: str = "last"  # the 'last' distribution, or the 'average' of all
+    first: str = ""  # the measurement before the rounds: 'nothing', 'marginals' (1-way) or 'histogram'
+    first_share: Fraction = Fraction(1, 5)  # of the price, for the measurement before the rounds
+    choice_share: Fraction | None = None  # of a round's price, for the choice of what to ask
+    adaptive: bool = False  # whether prices double if noise drowns an answer
+    key: str = ""  # a column that numbers the rows, "" for none
 
 
 def split_options(expressions: Sequence[exp.Expr]) -> tuple[SyntheticOptions, tuple[exp.Expr, ...]]:

@@ -21,23 +21,18 @@ SMALLEST, LARGEST_WHOLE = Fraction(1, 10**9), 10**9
 
 @dataclass(frozen=True)
 class Option:
-    """Option of a statement. says: a line of documentation. least, most: bounds of numbers. A least of 0 is exclusive.
-
-    choices: the allowed words. The first word is the default. quoted: whether a word must be a quoted text.
-    accepted: text of a refusal in place of the bounds. what: name of the value in a refusal, "" for the option's name.
-    longest: the most characters of each text of kind 'words'.
-    """
+    """Option of a statement."""
 
     name: str
     kind: Kind
-    says: str
-    least: Fraction = SMALLEST
+    says: str  # a line of documentation
+    least: Fraction = SMALLEST  # exclusive if it is 0
     most: Fraction = Fraction(LARGEST_WHOLE)
-    choices: tuple[str, ...] = ()
-    accepted: str = ""
-    what: str = ""
-    quoted: bool = False
-    longest: int = 100
+    choices: tuple[str, ...] = ()  # the allowed words. The first word is the default
+    accepted: str = ""  # text of a refusal in place of the bounds
+    what: str = ""  # name of the value in a refusal, "" for the option's name
+    quoted: bool = False  # whether a word must be a quoted text
+    longest: int = 100  # the most characters of each text of kind 'words'
 
     def value(self, node: exp.Expr) -> Value:
         """Reads a value from an expression. Refuses other expressions with the accepted form."""
@@ -102,10 +97,10 @@ class Option:
 
 @dataclass(frozen=True)
 class StatementOptions:
-    """Options of a statement. nodes: their values as written. table: the options that the statement accepts."""
+    """Options of a statement."""
 
-    nodes: Mapping[str, exp.Expr]
-    table: Mapping[str, Option]
+    nodes: Mapping[str, exp.Expr]  # the values as written
+    table: Mapping[str, Option]  # the options that the statement accepts
 
     def __contains__(self, name: str) -> bool:
         return name in self.nodes
