@@ -54,7 +54,7 @@ class StatementChecks:
             if isinstance(place, EnginePlace):
                 accepted = f"dp_check({quote_text(name)}), without a statement"
                 raise Refusal("dp_check of a statement does not look into an engine's tables", accepted=accepted)
-            with place.opened(cursor, self.workers) as (second, over):
+            with place.open_rows(cursor, self.workers) as (second, over):
 
                 def facts_of(job: CountingJob) -> UnitContributions:
                     return facts_of_units(second, over(job), self.ledger.bounding_key, self.workers)

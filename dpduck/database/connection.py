@@ -143,7 +143,7 @@ def attach_known(connection: duckdb.DuckDBPyConnection, named: str) -> list[str]
     token = os.environ.get(f"DPDUCK_ENGINE_{name.upper()}_TOKEN")
     if token:
         address += f"{'' if '/;' in address else '/'};token={token}"
-    tables = loaded.engines.known(name)
+    tables = loaded.engines.attached_tables(name)
     if not tables:
         raise Refusal(f"the store knows no table of {name!r}", accepted="dpduck.attach_spark(con, ..), once, before")
     return attach_spark(connection, address, name=name, tables=tables)

@@ -114,7 +114,7 @@ class Database:
         self._copies = ReleaseCopies(connections.cursor)
         self._releaser = Releaser(
             connections.cursor, ledger, self._releases, self._copies, operating_system_entropy(), steps, self._workers,
-            self._place_of, self._measured.put,
+            self._place_of, self._measured.save,
         )  # fmt: skip
         self._changes = OwnerChanges(connections.cursor, self._policies, ledger, self._prepared, self.engines)
         self._views = PrivateViews(self._releases, store, self._policies.all_tables)
@@ -226,7 +226,7 @@ class Database:
         if isinstance(statement, CreatePrivate) and statement.kind == STREAM:
             return self.streams.explain(statement, caller)
         if isinstance(statement, SampleRelease):
-            return self._tables().explained(statement, caller)
+            return self._tables().explain(statement, caller)
         question, request = self._question(statement, text, caller)
         caller.require_tables(request.asked_tables)
         if isinstance(statement, AskStatement):
@@ -235,7 +235,7 @@ class Database:
                 catalog = Catalog(cursor, self._policies, box, caller, terms=None if earlier is None else earlier.terms)
                 reuse = self._from_known.reuse(text, caller, catalog, cursor)
                 if reuse is not None and isinstance(question, SelectRequest):
-                    chosen = reuse.chosen(request)
+                    chosen = reuse.choose(request)
         forecast = partial(self.foresight.forecasts, share=caller.share)
         return explain_sql(forecast(question) if chosen is None else forecast_reuse(chosen, forecast))
 
@@ -334,7 +334,7 @@ class Database:
 
     def _is_paid(self, request: SelectRequest) -> bool:
         """Tells whether a request was ever charged, even if it failed or was not answered."""
-        asked = self._releases.asked(request.digest())
+        asked = self._releases.find_outcome(request.digest())
         return (asked.release, asked.failed, asked.unanswered) != (None, None, None)
 
     def _analyse_under_terms(
@@ -361,7 +361,7 @@ class Database:
             )
             whole = finished[0].terms is None  # a refused reading lacks some facts
             if whole and len(text) <= LONGEST_KEPT and sum(analysed.analysis.request.question.sizes) <= MOST_LABELS:
-                self._analysed.put((text, caller), analysed)
+                self._analysed.save((text, caller), analysed)
             return analysed
 
     def _is_answered(self, read: Analysed, caller: Caller) -> bool:
@@ -392,7 +392,7 @@ class Database:
             return select_sql
         errors = errors_of(analysis, release)
         if analysis.cells:
-            select_sql, errors = cells_sql(analysis, self._measured.kept(release.name), self._copies), ""
+            select_sql, errors = cells_sql(analysis, self._measured.find(release.name), self._copies), ""
         scoped = replace(
             release,
             scope="; ".join(filter(None, (scope_of(analysis.request), errors))),
@@ -400,7 +400,7 @@ class Database:
             notes=notes_of(analysis, release),
             caption=analysis.caption.text,
         )
-        ready = self._views.put(statement, text, caller, scoped, select_sql, columns)
+        ready = self._views.save(statement, text, caller, scoped, select_sql, columns)
         return listings.status(ready + nothing_shown(analysis.request, release))
 
     def _release(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -9,12 +10,16 @@ from typing import Any
 from dpduck.database.progress import Progress
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.language.select.request import SelectRequest
-from dpduck.mechanisms.forecast import Forecast, charge_price, errors_sql, noise_warning, worst_of
+from dpduck.language.select.usual_norms import could_find_norms
+from dpduck.mechanisms.forecast import Forecast, charge_price, errors_sql, noise_warning, times_as_large, worst_of
 from dpduck.mechanisms.mechanism import Mechanism
 from dpduck.mechanisms.registry import explain_question
 from dpduck.mechanisms.release import Steps
 from dpduck.store.policies import PolicyStore
 from dpduck.values.errors import Refusal
+
+MOST_SECONDS = 2.0
+"""Longest expected time of an answer for which a cheaper form is planned, too. It is told without its errors above."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +38,23 @@ class Foresight:
         if request is None:
             return list(explanation.forecasts)
         budget, expected = self.ledger.budget(request.rows.unit_key), self._expect_rows(request)
-        worst, ways = worst_of(explanation.errors(expected)), list[Forecast]()
+        lines, ways = explanation.errors(expected), list[Forecast]()
+        worst = worst_of(lines)
         for way in explanation.forecasts:
             stderr = worst if way.stderr is None and way.chosen else way.stderr
             warning = noise_warning(request, stderr, expected) if isinstance(question, SelectRequest) else ""
             advice = explanation.advice(budget, expected) if way.chosen else ""
-            ways.append(replace(way, stderr=stderr).noted(warning, advice))
-        return charge_price(ways, request, explanation.asks, budget, share)
+            ways.append(replace(way, stderr=stderr).with_notes(warning, advice))
+        seconds = next((way.seconds for way in ways if way.chosen), None)
+
+        def times(other: SelectRequest) -> float | None:
+            if not lines or seconds is None or seconds > MOST_SECONDS or could_find_norms(other):
+                return None
+            with suppress(Refusal):
+                return times_as_large(lines, explain_question(other).errors(expected))
+            return None
+
+        return charge_price(ways, request, explanation.asks, budget, share, times)
 
     def errors(self, question: Any) -> str:
         """Returns SQL with one row of predicted errors for each aggregate."""

@@ -94,7 +94,7 @@ class SparkEngine:
     def __init__(self, session: Any) -> None:
         self._session = session
 
-    def described(self, there: str) -> TableDescription:
+    def describe(self, there: str) -> TableDescription:
         """Returns the description of a table. Refuses views, filtered tables and types that Arrow would change."""
         if not _NAME.fullmatch(there):
             raise Refusal(f"{there!r} is no name of an engine's table", accepted=ACCEPTED)

@@ -183,7 +183,7 @@ def open_door(
         unchanged(cursor)
         jobs = list({id(ask.scan): ask.scan.job for ask in asks}.values())
         require_units(cursor, jobs, bill.unit_key, ledger.store)
-        second, over = stack.enter_context(place.opened(cursor, workers))
+        second, over = stack.enter_context(place.open_rows(cursor, workers))
         for job in jobs:
             require_cell_key(cursor, job, place)
             over(job)  # a job that the place cannot count fails before the charge
@@ -234,7 +234,7 @@ def require_units(cursor: duckdb.DuckDBPyConnection, jobs: Sequence[CountingJob]
         raise InternalError("a job that says where its rows lie; nothing was charged")
     facts = read_facts(cursor, store, [table for job in jobs for table in every_table(job.source)])
     for job in jobs:
-        if require_carried(job.source, job.unit, job.periods, job.read, facts, job.conditions) != unit_key:
+        if require_carried(job.source, job.unit, job.periods, job.row_values, facts, job.conditions) != unit_key:
             raise InternalError("the asks and the charge disagree about the privacy unit; nothing was charged")
 
 
@@ -248,7 +248,7 @@ def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], worker
         shared = shared or bool(job.beside)
         counts = count(job)
         if isinstance(counts, KeyStream):
-            counts.read()
+            counts.read_all()
     if shared:
         drop_unit_cells(cursor)
 
@@ -391,6 +391,6 @@ def open_gate(
         reader.begin(cursor)
         unchanged(cursor)
         require_units(cursor, [job], split_key(paid.unit_key)[0], ledger.store)
-        with place.opened(cursor, workers) as (second, over):
+        with place.open_rows(cursor, workers) as (second, over):
             counts = count_keys(second, over(job), ledger.bounding_key, workers)
     return SessionGate(law, thresholds, counts, entropy)

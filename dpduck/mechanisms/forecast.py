@@ -13,7 +13,7 @@ from typing import Any
 from dpduck.kernel.door import compute_charge
 from dpduck.kernel.price import Ask
 from dpduck.language.select.request import Price, SelectRequest
-from dpduck.mechanisms.prices import price_in_words
+from dpduck.mechanisms.prices import Times, price_in_words
 from dpduck.store.tables import Value, rows_sql
 from dpduck.values.accounting import rho_of_pure
 from dpduck.values.privacy import Budget
@@ -54,7 +54,7 @@ class Forecast:
     rho: Fraction | None = None
     price: str | None = None
 
-    def noted(self, *notes: str) -> Forecast:
+    def with_notes(self, *notes: str) -> Forecast:
         """Returns the forecast with more notes at its end."""
         return replace(self, notes=(*self.notes, *notes))
 
@@ -72,14 +72,16 @@ def charge_price(
     asks: Iterable[Ask[Any]],
     budget: Budget | None,
     share: Fraction | None,
+    times: Times = lambda request: None,
 ) -> list[Forecast]:
     """Returns the forecasts with prices. The chosen way has the exact rho of its asks, others an upper bound.
 
     The bound is the rho that an epsilon costs for any measurement. share: the caller's part of the budget.
+    times: compares the errors of another form with those of the chosen way.
     """
     charge = compute_charge(request.price.charge, asks, request.price.least_rho)
     most = charge.rho if charge.epsilon is None else rho_of_pure(charge.epsilon)
-    others, words = min(request.price.charge.rho, most), price_in_words(request, charge, budget, share)
+    others, words = min(request.price.charge.rho, most), price_in_words(request, charge, budget, share, times)
     return [
         replace(forecast, rho=charge.rho, price=words) if forecast.chosen else replace(forecast, rho=others)
         for forecast in state_price(forecasts, request.price)
@@ -159,6 +161,18 @@ def worst_of(lines: Sequence[AggregateError]) -> float | None:
     """Returns the largest predicted error, or None. An aggregate without a worst error counts with its typical one."""
     foreseen = [line.typical if line.worst is None else line.worst for line in lines]
     return max((error for error in foreseen if error is not None), default=None)
+
+
+def times_as_large(lines: Sequence[AggregateError], others: Sequence[AggregateError]) -> float | None:
+    """Returns the largest factor by which other errors of the same aggregates exceed errors. None without figures."""
+    factors = []
+    for line, other in zip(lines, others, strict=True):
+        pairs = ((line.worst, other.worst), (line.typical, other.typical), (line.by_rows, other.by_rows))
+        factor = next((after / before for before, after in pairs if before and after), None)
+        if factor is None:
+            return None
+        factors.append(factor)
+    return max(factors, default=None)
 
 
 def noise_warning(request: SelectRequest, worst: float | None, expect_rows: int | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -9,13 +10,16 @@ from dpduck.kernel.door import Bill
 from dpduck.kernel.ledger.budgets import for_person, format_amount, share_of
 from dpduck.kernel.ledger.entries import LedgerEntry
 from dpduck.kernel.ledger.ledger import Ledger
-from dpduck.language.select.request import SelectRequest
+from dpduck.language.select.request import Price, SelectRequest
 from dpduck.store.releases import StoredRelease
 from dpduck.store.tables import SMALLEST_RHO
 from dpduck.values.accounting import epsilon_of, rho_of, rho_of_pure
 from dpduck.values.errors import BudgetRefusal
 from dpduck.values.per_cent import describe_amount, describe_price, in_per_cent, measured, parts_of_budget
 from dpduck.values.privacy import ZERO, Budget, Charge
+
+SAME_ERROR = 0.05
+"""Relative difference of errors up to which they count as the same."""
 
 FAR_CHEAPER = 2
 """Factor from which a lower price is worth a word."""
@@ -24,8 +28,18 @@ SAFE = 1 - Fraction(1, 10**9)
 """Factor that lowers the remaining budget in a message, so that a statement may ask for the shown amount."""
 
 
-def price_in_words(request: SelectRequest, charge: Charge, budget: Budget | None, share: Fraction | None) -> str:
-    """Describes a statement's price as a part of a budget. If another form is far cheaper, names it and its part.
+Times = Callable[[SelectRequest], float | None]
+"""Returns a request's errors as a multiple of those of an explained request. None if public facts do not tell them."""
+
+
+def price_in_words(
+    request: SelectRequest,
+    charge: Charge,
+    budget: Budget | None,
+    share: Fraction | None,
+    times: Times = lambda request: None,
+) -> str:
+    """Describes a statement's price as a part of a budget. If another form is far cheaper, adds its part and errors.
 
     share: the caller's part of the budget, None for all.
     """
@@ -34,9 +48,24 @@ def price_in_words(request: SelectRequest, charge: Charge, budget: Budget | None
     cheaper = _cheaper(request, charge, budget)
     if mine is None or cheaper is None:
         return said
-    options, rho = cheaper
-    part = in_per_cent(rho / measured(mine, in_epsilon=False))
-    return f"{said}; with {options} it would be {part}, usually with larger errors"
+    options, price = cheaper
+    part = in_per_cent(max(price.charge.rho, price.least_rho) / measured(mine, in_epsilon=False))
+    return f"{said}; with {options} it would be {part}, {_errors_in_words(times(replace(request, price=price)))}"
+
+
+def _errors_in_words(times: float | None) -> str:
+    """Describes errors as a multiple of others.
+
+    >>> [_errors_in_words(times) for times in (3.78, 1.01, 0.5, None)][:3]
+    ['with about 3.8 times the error', 'with about the same error', 'with an error about 2 times smaller']
+    """
+    if times is None:
+        return "and dp_explain of that form shows its errors"
+    if abs(times - 1) < SAME_ERROR:
+        return "with about the same error"
+    if times < 1:
+        return f"with an error about {float(f'{1 / times:.2g}'):g} times smaller"
+    return f"with about {float(f'{times:.2g}'):g} times the error"
 
 
 def price_of_view(release: StoredRelease, request: SelectRequest, budget: Budget | None) -> str:
@@ -70,8 +99,8 @@ def describe_entry(entry: LedgerEntry) -> str:
     return f"ledger entry {entry.id}, {price}{f', delta = {float(entry.delta):g}' if entry.delta else ''},"
 
 
-def _cheaper(request: SelectRequest, charge: Charge, budget: Budget | None) -> tuple[str, Fraction] | None:
-    """Returns options with the same epsilon and the budget's delta, and their rho. None if that is not far cheaper."""
+def _cheaper(request: SelectRequest, charge: Charge, budget: Budget | None) -> tuple[str, Price] | None:
+    """Returns options with the same epsilon and the budget's delta, and their price. None if it is not far cheaper."""
     delta = _delta(budget)
     summary = request.question.summary
     filtered = summary is not None and summary.method != "sketch"  # geometric noise alone
@@ -83,7 +112,8 @@ def _cheaper(request: SelectRequest, charge: Charge, budget: Budget | None) -> t
         return None
     if approximate * FAR_CHEAPER > charge.rho:
         return None
-    return f"OPTIONS (epsilon = {float(charge.epsilon):g}, delta = {float(delta):g})", approximate
+    price = replace(request.price, charge=Charge.zcdp(approximate), stated_delta=delta, target=None)
+    return f"OPTIONS (epsilon = {float(charge.epsilon):g}, delta = {float(delta):g})", price
 
 
 def in_both_forms(refused: BudgetRefusal, ledger: Ledger, bill: Bill) -> BudgetRefusal:

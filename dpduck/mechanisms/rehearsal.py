@@ -62,7 +62,7 @@ def rehearse_asks(asks: Sequence[Ask[Any]], shapes: Shapes, answered: SandboxAns
     while said == "" and left:
         said, left = _complaint(scans, shapes, answered, workers), left - 1
     if said is None:
-        answered.put(question, True)
+        answered.save(question, True)
         return
     words = said.strip().split("\n", 1)[0][:200]
     raise Refusal(

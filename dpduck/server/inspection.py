@@ -249,7 +249,7 @@ class _Walk:
         if schema == PRIVATE:
             self.changed = True
         self.bare.append((int(node["query_location"]), f"{OWN}." if schema else f"{OWN}.main."))
-        return self.syntax.named(node, OWN, "main", name)
+        return self.syntax.qualify(node, OWN, "main", name)
 
     def _function(self, node: Tree, ctes: frozenset[str], depth: int) -> Tree:
         """Resolves a table function: of the catalog, of dp, a macro over views, or a function that reads no table."""

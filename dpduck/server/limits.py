@@ -201,7 +201,7 @@ class TimeGrid:
         """Starts the clock of a question, which has read no private rows yet."""
         self._mine.start, self._mine.looked = self._clock(), False
 
-    def looked(self) -> None:
+    def note_reading(self) -> None:
         """Records that the question reads private rows from here on."""
         self._mine.looked = True
 

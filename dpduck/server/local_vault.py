@@ -111,7 +111,7 @@ class LocalVault:
         self._charging.principal = None
         self._grid.begin()
         try:
-            caller, changes = self._book.named(principal).caller, self._known.changes
+            caller, changes = self._book.find(principal).caller, self._known.changes
             room = partial(self._take_room, principal)
             caller = replace(caller, room=room, most_characters=self._most_characters, ceiling=ceiling)
             known_sql = self._known.get(caller, action, argument)
@@ -123,7 +123,7 @@ class LocalVault:
         self._charging.placed, self._charging.principal = True, principal
         try:
             answer = run_call(self._database, caller, action, argument)
-            self._known.put(caller, action, argument, answer.sql, changes)
+            self._known.save(caller, action, argument, answer.sql, changes)
         except DpduckError as error:
             self._hold(principal)
             return Reply(None, error.entry, str(error))
@@ -256,9 +256,9 @@ class LocalVault:
         elif step == WAITING:  # a waiting question holds no place, not even of its own principal
             self._give_place_back(principal)
         elif step in (CHARGED, PAID):
-            self._grid.looked()
+            self._grid.note_reading()
         elif step in ANSWERS_COMPUTED:
-            self._grid.looked()
+            self._grid.note_reading()
             self._hold(principal)
         elif step == BEFORE_STORING:
             self._hold(principal)

@@ -89,7 +89,7 @@ class Sessions:
                 self._own[connection.name].move_to_end(session)
         if connection is None:
             raise PermissionRefusal("this connection is not known any longer", accepted="ATTACH again")
-        principal = self._book.named(connection.name)
+        principal = self._book.find(connection.name)
         if principal.token_hash != connection.token_hash:
             raise PermissionRefusal("this token was revoked", accepted="a token that is in force")
         return principal

@@ -86,7 +86,7 @@ def look_up_fact(still: Still | None, table: TableName, asked: tuple[object, ...
     cached: tuple[Fact] | None = still.facts.get(question)
     if cached is None:
         cached = (ask(),)
-        still.facts.put(question, cached)
+        still.facts.save(question, cached)
     return cached[0]
 
 

@@ -159,7 +159,7 @@ class MeasuredStore:
         self._session = secrets.token_hex(16)
         self._known: OrderedDict[str, tuple[Measured, int]] = OrderedDict()
 
-    def put(
+    def save(
         self,
         name: str,
         rows: RequestRows,
@@ -201,7 +201,7 @@ class MeasuredStore:
                 for name, at, moment in rows
             ]
 
-    def kept(self, name: str) -> Measured | None:
+    def find(self, name: str) -> Measured | None:
         with self._open_cursor() as cursor:
             row = cursor.execute(f"SELECT 1 FROM {self._table} WHERE name = ?", [name]).fetchone()
             return None if row is None else self._parse_archive(cursor, name)

@@ -35,7 +35,7 @@ def test_a_price_is_explained_as_a_part_of_a_budget(open_clinic: OpenClinic) -> 
     rho, words = explained(clinic, by("sex", epsilon="0.5"))
     assert rho == pytest.approx(float(rho_of_laplace(4, 4, Fraction(8))), rel=1e-12) and rho < 0.125
     assert words.startswith("59 % of your budget (rho = 0.1076); with OPTIONS (epsilon = 0.5, delta = 1e-06) it would")
-    assert words.endswith("it would be 3.6 %, usually with larger errors")
+    assert words.endswith("it would be 3.6 %, with about 3.1 times the error")
     clinic.dp(by("sex", epsilon="0.5"))
     assert clinic.value("SELECT rho FROM dp_ledger() ORDER BY id DESC LIMIT 1") == pytest.approx(rho, rel=1e-12)
     rho, words = explained(clinic, by("sex", epsilon="1", more="delta = 1e-6"))
@@ -196,3 +196,36 @@ def test_a_view_says_its_part_of_the_budget(open_clinic: OpenClinic, budget: str
     if "rho" not in budget:
         clinic.dp(f"ALTER PRIVACY POLICY ON visits SET BUDGET ({budget.replace('= 3', '= 6')})")
     assert clinic.value(comment) == made, "of the budget then"
+
+
+@pytest.mark.parametrize("answers", ["count(*) AS n", "sum(age) AS years, count(*) AS n", "avg(age) AS mean"])
+def test_a_cheaper_form_has_the_error_that_is_said(open_clinic: OpenClinic, answers: str) -> None:
+    """The factor is that of dp_errors for both forms, and the part is that of the cheaper form's own price."""
+    clinic = open_clinic()
+    clinic.fill()
+    clinic.protect(APPROXIMATE.format(", CLAMP age BETWEEN 0 AND 100, EXPECT ROWS 500"))
+    dear = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.5) sex, {answers} FROM visits GROUP BY sex"
+    said = re.search(
+        r"with (OPTIONS \(.*?\)) it would be ([\d.]+ %), with about ([\d.]+) times", explained(clinic, dear)[1]
+    )
+    assert said is not None
+    cheap = dear.replace("OPTIONS (epsilon = 0.5)", said[1])
+    assert explained(clinic, cheap)[1].startswith(f"{said[2]} of your budget ")
+    of_both = [
+        [row[0] for row in clinic.con.execute("SELECT stderr FROM dp_errors(?)", [statement]).fetchall()]
+        for statement in (dear, cheap)
+    ]
+    largest = max(after / before for before, after in zip(*of_both, strict=True))
+    assert float(said[3]) == pytest.approx(largest, rel=0.06)
+
+
+def test_norms_are_not_foretold(open_clinic: OpenClinic) -> None:
+    """A cheaper form that would look for norms has errors that follow from them, so no factor is said."""
+    clinic = open_clinic()
+    clinic.con.execute("CREATE TABLE trips AS SELECT i % 90 AS person, i % 30 AS zone FROM range(900) AS r(i)")
+    clinic.dp(
+        "CREATE PRIVACY POLICY ON trips (PRIVACY UNIT person MAX ROWS 60, BUDGET (epsilon = 3, delta = 1e-6), "
+        "DOMAIN zone RANGE 0 TO 30 STEP 1)"
+    )
+    words = explained(clinic, by("zone", epsilon="0.5").replace("FROM visits", "FROM trips"))[1]
+    assert words.endswith("it would be 3.6 %, and dp_explain of that form shows its errors")

@@ -88,7 +88,7 @@ class RelationColumn(Expression):
         return names(self)
 
     @cached_property
-    def quoted(self) -> str:
+    def quoted_name(self) -> str:
         """Returns the column's name in SQL, after the alias of its relation."""
         return f"{quote_identifier(self.relation)}.{quote_identifier(self.name)}"
 
@@ -102,7 +102,7 @@ Names = Callable[[RelationColumn], str]
 
 def column_sql(column: RelationColumn) -> str:
     """Returns the name of a stored column in SQL."""
-    return column.quoted
+    return column.quoted_name
 
 
 def nodes_inside(expression: Expression) -> list[Expression]:
@@ -414,9 +414,9 @@ class Coded(RowCondition):
         return columns_of((*written, self.test))
 
     def write(self, names: Names) -> str:
-        return self.answered(self.written.write(names), names)
+        return self.condition_sql(self.written.write(names), names)
 
-    def answered(self, written: str, names: Names = column_sql) -> str:
+    def condition_sql(self, written: str, names: Names = column_sql) -> str:
         """Writes the condition. written: SQL of the condition for rows that meet `outside`."""
         test = self.test.write(names)
         if self.outside is None:

@@ -352,7 +352,7 @@ def known_units(reading: JobReading) -> BoundingFacts:
     # conditions are expected to leave few of many rows, and holding these is faster than a second join
     once = worker or (joined and bool(scan.where))
     free = coded and not (scan.where or scan.moved or scan.stages or joined or worker)
-    return job.place.known(once, [key.value for key in job.keys] if free else None)
+    return job.place.bounding_facts(once, [key.value for key in job.keys] if free else None)
 
 
 def cells_of(reading: JobReading) -> dict[str, int | None]:
@@ -486,7 +486,7 @@ def _short_key(key: KeyText | Own, scan: JobScan) -> str:
     which may all be one person's rows.
     """
     parts = Counter(part.column for part in key.parts) if isinstance(key, KeyText) else Counter[StoredColumn]()
-    texts = {column.quoted: times for column, times in parts.items() if column.type_name == "VARCHAR"}
+    texts = {column.quoted_name: times for column, times in parts.items() if column.type_name == "VARCHAR"}
     if not texts:
         return key.sql
     longest = max(LONGEST_REPEATED, scan.longest_key // sum(parts.values()))

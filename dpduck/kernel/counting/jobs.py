@@ -154,7 +154,7 @@ class CountingJob:
             raise InternalError("two bounds of a unit's groups")
 
     @property
-    def read(self) -> list[Expression]:
+    def row_values(self) -> list[Expression]:
         """Lists all values that a job reads from a row, besides those of its source, its unit and its periods."""
         values = [aggregate.value for aggregate in (*self.aggregates, *self.beside) if aggregate.value is not None]
         digest = [] if self.digest is None else [self.digest]

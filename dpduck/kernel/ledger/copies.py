@@ -89,9 +89,9 @@ class OutsideCounters:
         self._secrets = secrets
         self._witness = witness
 
-    def read(self) -> PositionTexts:
+    def read_text(self) -> PositionTexts:
         """Returns both texts. Reads the witness first, since every writer writes the secrets first."""
-        witness = None if self._witness is None else self._witness.read()
+        witness = None if self._witness is None else self._witness.read_text()
         return PositionTexts(self._secrets.get(POSITION), witness)
 
     def require_same(self, texts: PositionTexts, state: LedgerState) -> None:
@@ -110,7 +110,7 @@ class OutsideCounters:
         places = (decode_position(texts.secrets, "secrets file"), decode_position(texts.witness, "witness"))
         return [amounts for place in places for amounts in place.spent.items()]
 
-    def begun(self, texts: PositionTexts, state: LedgerState) -> Begun:
+    def unanswered_charges(self, texts: PositionTexts, state: LedgerState) -> Begun:
         """Returns the charges that no place counts as answered. A place may not know the last entry yet."""
         places = [decode_position(texts.secrets, "secrets file")]
         if self._witness is not None:
@@ -195,7 +195,7 @@ class Witness:
         with _own_errors():
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def read(self) -> bytes | None:
+    def read_text(self) -> bytes | None:
         """Returns the text that was written last. None if this machine has not seen the store."""
         with _own_errors():
             try:
@@ -206,7 +206,7 @@ class Witness:
     def replace(self, expected: bytes | None, value: bytes) -> bool:
         """Writes the value if the file still has `expected`, and returns whether it did. The value is then on disk."""
         with _own_errors(), self._hold_lock():
-            if self.read() != expected:
+            if self.read_text() != expected:
                 return False
             temporary = self._path.with_suffix(".new")
             with temporary.open("wb") as file:

@@ -215,7 +215,7 @@ class Ledger:
     def times_begun(self, entry_id: int) -> int:
         """Returns how often the answer of a charge was begun: 0 if any copy of the store has ended it."""
         with self._lock:
-            return self._chain.begun().get(entry_id, 0)
+            return self._chain.unanswered_charges().get(entry_id, 0)
 
     def begin_again(self, entry_id: int) -> None:
         """Records outside the store that the answer of a charge is begun again. Raises StoreError if it was ended."""

@@ -33,7 +33,7 @@ class Secrets(Protocol):
 
     def get(self, name: str) -> bytes | None: ...
 
-    def put(self, name: str, value: bytes) -> None: ...
+    def save(self, name: str, value: bytes) -> None: ...
 
     def replace(self, name: str, expected: bytes | None, value: bytes) -> bool:
         """Puts the value if the present one is `expected` (None: absent), on disk. Returns whether it did."""
@@ -79,7 +79,7 @@ class SecretsInMemory:
     def get(self, name: str) -> bytes | None:
         return self._values.get(name)
 
-    def put(self, name: str, value: bytes) -> None:
+    def save(self, name: str, value: bytes) -> None:
         with self._lock:
             self._values[name] = value
 
@@ -119,7 +119,7 @@ class SecretsFile:
             row = connection.execute("SELECT value FROM secrets WHERE name = ?", [name]).fetchone()
         return None if row is None else bytes(row[0])
 
-    def put(self, name: str, value: bytes) -> None:
+    def save(self, name: str, value: bytes) -> None:
         with self._transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO secrets VALUES (?, ?)", [name, value])
 

@@ -71,10 +71,10 @@ class LedgerChain:
         """Makes the tables of a new store. lost: whether to do so even if its secrets say that it had entries once."""
         if self._table.store_id() is None:
             if not lost:
-                self._outside.require_same(self._outside.read(), self.state)
+                self._outside.require_same(self._outside.read_text(), self.state)
             self._table.create(self._store_id)
 
-    def begun(self) -> Begun:
+    def unanswered_charges(self) -> Begun:
         """Settles the chain. Returns the charges that have no answer yet, according to all counters."""
         self.settle()
         return self._seen.begun
@@ -85,7 +85,7 @@ class LedgerChain:
         change: function from the charges without an answer to those that the counters shall have from now on.
         """
         for _ in range(_ATTEMPTS):
-            texts = self._outside.read()  # before the store: each writer writes the store first
+            texts = self._outside.read_text()  # before the store: each writer writes the store first
             self.read_on()
             if texts == self._seen.found and self.state.last_id == self._seen.last_id:
                 begun = self._seen.begun  # unchanged since this ledger's write, so nothing is decoded again
@@ -93,10 +93,10 @@ class LedgerChain:
                 try:
                     self._outside.require_same(texts, self.state)
                 except StoreError:
-                    if self._outside.read() == texts:
+                    if self._outside.read_text() == texts:
                         raise
                     continue  # another ledger of this process wrote in between
-                begun = self._outside.begun(texts, self.state)
+                begun = self._outside.unanswered_charges(texts, self.state)
             if self._advance(texts, change(begun)):
                 return
         raise _crowding_error()
@@ -155,7 +155,7 @@ class LedgerChain:
 
     def adopt(self, principal: str, statement: str) -> None:
         """Charges each unit what the outside counters have beyond this chain, and moves the counters to its end."""
-        texts = self._outside.read()
+        texts = self._outside.read_text()
         sums = self._outside.spent(texts)
         self._table.append(self.row("", "", NOTHING, principal, statement, "adopted an older copy"))
         self.read_on()

@@ -48,10 +48,10 @@ class ClampedColumn:
         """Tells whether both copies would be equal, since a step is one unit and the lower bound is 0."""
         return Fraction(self.low) == 0 and Fraction(self.step) == Fraction(1, 10**self.scale)
 
-    def cut(self, number: int, column: RelationColumn) -> Cut:
+    def clamped_columns(self, number: int, column: RelationColumn) -> Cut:
         """Returns the clamped copies of a column. number: the CLAMP's number. column: the column in prepared rows."""
-        units = RelationColumn(column.relation, UNITS.format(number), "BIGINT").quoted
-        stepped = RelationColumn(column.relation, STEPS.format(number), "BIGINT").quoted
+        units = RelationColumn(column.relation, UNITS.format(number), "BIGINT").quoted_name
+        stepped = RelationColumn(column.relation, STEPS.format(number), "BIGINT").quoted_name
         steps = "" if self.steps is None else units if self.alike else stepped
         low, high, step = map(Fraction, (self.low, self.high, self.step))
         return Cut(column, low, high, step, self.scale, units, steps)

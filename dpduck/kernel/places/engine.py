@@ -61,7 +61,7 @@ class EnginePlace(RowPlace):
     moment: str = ""
 
     @contextmanager
-    def opened(self, cursor: duckdb.DuckDBPyConnection, workers: Workers) -> Iterator[Opened]:
+    def open_rows(self, cursor: duckdb.DuckDBPyConnection, workers: Workers) -> Iterator[Opened]:
         rows = self.open(cursor)
         yield cursor, lambda job: replace(job, place=rows)
 

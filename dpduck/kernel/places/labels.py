@@ -63,7 +63,7 @@ def encode_condition(
     names = condition.columns
     if not names or not declared.keys() >= set(names):
         return condition
-    columns = {column: declared[column] for column in sorted(names, key=lambda column: column.quoted)}
+    columns = {column: declared[column] for column in sorted(names, key=lambda column: column.quoted_name)}
     if prod(column.domain.size for column in columns.values()) > MOST_COMBINATIONS:
         return condition
     outside = [part for column in columns.values() for part in _outside(column, column.code in inside)]

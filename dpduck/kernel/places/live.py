@@ -19,7 +19,7 @@ class LivePlace(RowPlace):
     is_live = True
 
     @contextmanager
-    def opened(self, cursor: duckdb.DuckDBPyConnection, workers: Workers) -> Iterator[Opened]:
+    def open_rows(self, cursor: duckdb.DuckDBPyConnection, workers: Workers) -> Iterator[Opened]:
         yield cursor, lambda job: job
 
     def has_key(self, cursor: duckdb.DuckDBPyConnection, table: str, key: tuple[str, ...]) -> bool:

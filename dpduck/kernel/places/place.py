@@ -28,7 +28,7 @@ class RowPlace(ABC):
     is_live: bool = False
 
     @abstractmethod
-    def opened(self, cursor: duckdb.DuckDBPyConnection, workers: Workers) -> AbstractContextManager[Opened]:
+    def open_rows(self, cursor: duckdb.DuckDBPyConnection, workers: Workers) -> AbstractContextManager[Opened]:
         """Yields a cursor that reads the rows, and the function that rewrites each job for this place.
 
         cursor: cursor in the transaction that read the public facts.

@@ -83,7 +83,7 @@ class PreparedPlace(RowPlace):
     moment: str = ""
 
     @contextmanager
-    def opened(self, cursor: duckdb.DuckDBPyConnection, workers: Workers) -> Iterator[Opened]:
+    def open_rows(self, cursor: duckdb.DuckDBPyConnection, workers: Workers) -> Iterator[Opened]:
         jobs: dict[int, tuple[CountingJob, CountingJob]] = {}
         with self.beside(cursor) as (second, public):
 
@@ -112,7 +112,7 @@ def over_prepared(
     """
     over = _Over({**{name: table.sql for name, table in tables.items()}, **public}, tables, ask)
     level = _Level(job.source, over)
-    by_alias, unit = level.known, level.held(job.unit)
+    by_alias, unit = level.known, level.unit_column(job.unit)
     keys = tuple(map(level.key, job.keys))
     if not level.adds_nulls:
         level.inside = frozenset(col for key in keys for col in key.value.columns)
@@ -161,7 +161,7 @@ class _Level:
         self.inside = frozenset[RelationColumn]()
         self._coded: dict[Expression, Expression] = {}
 
-    def held(self, unit: Expression | None) -> Expression | None:
+    def unit_column(self, unit: Expression | None) -> Expression | None:
         """Returns a unit over prepared rows. They hold it in a column, also if stored rows find it by references."""
         if not isinstance(unit, Referenced):
             return unit
@@ -229,9 +229,11 @@ class _Level:
         if isinstance(first, Units):
             level = _Level(first.source, self._over)
             counts = tuple((None if old is None else level.condition(old), name) for old, name in first.counts)
-            return replace(first, source=level.rows(), unit=level.held(first.unit) or first.unit, counts=counts)
+            return replace(first, source=level.rows(), unit=level.unit_column(first.unit) or first.unit, counts=counts)
         levels = [(branch, _Level(branch.source, self._over)) for branch in first.branches]
-        branches = (replace(old, source=level.rows(), unit=level.held(old.unit) or old.unit) for old, level in levels)
+        branches = (
+            replace(old, source=level.rows(), unit=level.unit_column(old.unit) or old.unit) for old, level in levels
+        )
         return replace(first, branches=tuple(branches))
 
 
@@ -246,7 +248,7 @@ def _once(source: Source) -> bool:
 def _cuts(tables: Mapping[str, PreparedTable]) -> tuple[Cut, ...]:
     """Returns the columns that prepared rows also hold clamped. A copy is NULL wherever its column is."""
     return tuple(
-        clamped.cut(number, RelationColumn(alias, clamped.name, clamped.type_name))
+        clamped.clamped_columns(number, RelationColumn(alias, clamped.name, clamped.type_name))
         for alias, table in tables.items()
         for number, clamped in enumerate(table.cuts)
     )

@@ -32,7 +32,7 @@ class LiveRows:
         """Returns the columns that decide which rows of a unit are kept, by name. order: SQL of the keyed hash."""
         return {ORDER: order}
 
-    def known(self, once: bool, keys: Sequence[Expression] | None) -> BoundingFacts:
+    def bounding_facts(self, once: bool, keys: Sequence[Expression] | None) -> BoundingFacts:
         """Returns what the columns of `ordering` say about units. once: whether rows can be read only once.
 
         keys: expressions for which a row without a code is left out. None if rows may be left out for other reasons.
@@ -61,6 +61,6 @@ class NumberedRows(LiveRows):
     def ordering(self, order: str) -> dict[str, str]:
         return {ORDER: self.order_sql, OF_UNIT: self.rows_sql, OPEN: self.open_sql}
 
-    def known(self, once: bool, keys: Sequence[Expression] | None) -> BoundingFacts:
+    def bounding_facts(self, once: bool, keys: Sequence[Expression] | None) -> BoundingFacts:
         placed = keys is not None and self.codes.issuperset(keys)
         return BoundingFacts(once, placed, self.repeats and not placed)

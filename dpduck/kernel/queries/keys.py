@@ -46,7 +46,7 @@ class KeyStream(Hidden):
     ) -> None:
         self._cursor, self._job, self._bounding_key, self._workers = cursor, job, bounding_key, workers
 
-    def read(self) -> None:
+    def read_all(self) -> None:
         """Reads every group and discards it."""
         with read_groups(self._cursor, self._job, self._bounding_key, self._workers) as batches:
             for _ in batches:
@@ -143,7 +143,7 @@ class Threshold(Query[PublishedKeys]):
         """Returns the threshold: the noisy count of a published group is above it."""
         return self.least - 1 + self.bounds.per_group + self.excess
 
-    def moved(self) -> list[tuple[Noise, Norms]]:
+    def norms_by_noise(self) -> list[tuple[Noise, Norms]]:
         """Returns each noise of the other answers, with the summed norms of all answers that share this noise."""
         return by_noise((answer.noise, answer.norms) for answer in map(self.of_aggregate, self.paid))
 
@@ -152,7 +152,7 @@ class Threshold(Query[PublishedKeys]):
         if any(law.kind is not noise.kind for law in (self.answers, *(answer.noise for answer in self.beside))):
             raise InternalError("a release has either Laplace or Gaussian noise")
         costs = [noise.cost(bounds.l1, bounds.l2_squared, bounds.per_group)]
-        costs += [law.cost(*norms) for law, norms in self.moved()]
+        costs += [law.cost(*norms) for law, norms in self.norms_by_noise()]
         return together(costs, key_delta(noise, self.excess, bounds.groups))
 
     def require(self, job: CountingJob) -> None:
@@ -190,7 +190,7 @@ class Threshold(Query[PublishedKeys]):
         return {**counts, "answered": len(self.paid), "answers": self.answers}
 
     def measurements(self) -> list[tuple[Noise, Norms]]:
-        return self.moved() if self.beside else []
+        return self.norms_by_noise() if self.beside else []
 
 
 def key_delta(noise: Noise, excess: int, groups: int) -> Fraction:

@@ -76,12 +76,12 @@ class StreamState(Hidden):
         self.versions: list[Version] = []
 
     @property
-    def kept(self) -> str:
+    def kept_table(self) -> str:
         """Returns the table of kept rows by unit."""
         return f"{self._place}.main.kept"
 
     @property
-    def closed(self) -> int:
+    def number_closed(self) -> int:
         """Returns the number of periods that were measured."""
         return self.versions[-1].closed if self.versions else 0
 
@@ -182,10 +182,9 @@ class StreamState(Hidden):
         """
         (merged,), (every,) = self._columns("SELECT count(*) FILTER (version = 0), count(*) FROM {}.main.kept")
         if int(every) >= max(2 * int(merged), FEW_KEPT):
-            sums = (
-                f"SELECT 0 AS version, {UNIT}, CAST(sum({KEPT}) AS INTEGER) AS {KEPT} FROM {self.kept} GROUP BY {UNIT}"
-            )
-            self._run(f"CREATE OR REPLACE TABLE {self.kept} AS {sums}")
+            added = f"CAST(sum({KEPT}) AS INTEGER) AS {KEPT}"
+            sums = f"SELECT 0 AS version, {UNIT}, {added} FROM {self.kept_table} GROUP BY {UNIT}"
+            self._run(f"CREATE OR REPLACE TABLE {self.kept_table} AS {sums}")
 
     def _count_columns(self) -> list[str]:
         codes = [f"c{number}" for number in range(self._shape.attributes)]

@@ -128,13 +128,15 @@ def refresh_stream(
     job, matrix, first = require_stream(asks, axis)
     require_periods(asks[0].scan, None)
     measured = next_row(state, matrix, asks, axis)
-    if not state.closed < closed <= matrix.size or not measured <= rows <= matrix.rows:
+    if not state.number_closed < closed <= matrix.size or not measured <= rows <= matrix.rows:
         raise InternalError("periods that were measured, or are not of this stream")
     with open_cursor() as cursor:
         reader.begin(cursor)
         unchanged(cursor)
         require_units(cursor, [job], paid.unit_key, ledger.store)
-        new = _take_rows(cursor, place, state, job, axis, (first + state.closed, first + closed - 1), ledger, workers)
+        new = _take_rows(
+            cursor, place, state, job, axis, (first + state.number_closed, first + closed - 1), ledger, workers
+        )
     steps("stream counted")
     answers = np.empty((0, width_of(asks, axis)), np.int64)
     if rows > measured:
@@ -205,7 +207,7 @@ def _take_rows(
         sql = f"SELECT * REPLACE ({unit_sql} AS {UNIT}) FROM ({arrived})"
         batches = reader.record_batches(second, sql, given, BATCH_TEXTS)
         reader.pour_rows(place, f"CREATE OR REPLACE TEMP TABLE {ARRIVED} AS FROM {POURED}", {}, POURED, batches)
-    taken = taken_sql(ARRIVED, state.kept, list(cells), job.aggregates, job.max_rows)
+    taken = taken_sql(ARRIVED, state.kept_table, list(cells), job.aggregates, job.max_rows)
     reader.run(place, f"CREATE OR REPLACE TEMP TABLE {TAKEN} AS {taken}")
     by_group = [UNIT] if any(aggregate.per_group for aggregate in job.aggregates) else []
     sql = cells_sql(f"FROM {TAKEN}", list(cells), job.aggregates, by_group)

@@ -145,7 +145,7 @@ class _Scope:
             return condition.sql
         if isinstance(condition, Coded):
             outside = "" if condition.outside is None else condition.outside.sql
-            return condition.answered(self._flag(condition.written, outside))
+            return condition.condition_sql(self._flag(condition.written, outside))
         if movable:
             self.moved.append(condition)
             return None
@@ -169,9 +169,8 @@ class _Scope:
         """Writes the equality of a Lookup: of a stored column, and a column with the worker's answers."""
         column = lookup.column
         answer = self._answer_column(lookup.value, column.type_name)
-        return (
-            f"{answer} = {column.quoted if sql_type(column.type_name).travels else f'CAST({column.quoted} AS VARCHAR)'}"
-        )
+        name = column.quoted_name
+        return f"{answer} = {name if sql_type(column.type_name).travels else f'CAST({name} AS VARCHAR)'}"
 
     def value(self, operand: RowValue) -> str:
         """Writes an input value of features: a stored column, or the column with the worker's answers."""

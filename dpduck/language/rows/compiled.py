@@ -63,9 +63,9 @@ def condition_of(text: str, columns: Columns) -> Expression:
     """Compiles a condition, or returns it as a program.
 
     >>> age = RelationColumn("r0", "age", "INTEGER")
-    >>> condition_of('("r0"."age" BETWEEN 1 AND 9)', {age.quoted: age}).sql
+    >>> condition_of('("r0"."age" BETWEEN 1 AND 9)', {age.quoted_name: age}).sql
     '"r0"."age" BETWEEN 1 AND 9'
-    >>> condition_of('try(abs("r0"."age") > 1)', {age.quoted: age}).plain
+    >>> condition_of('try(abs("r0"."age") > 1)', {age.quoted_name: age}).plain
     False
     """
     try:
@@ -94,7 +94,7 @@ def value_of(text: str, columns: Columns) -> Expression:
 def text_of(text: str, columns: Columns) -> Expression:
     """Compiles the cast of a column to VARCHAR. Returns any other SQL as a program."""
     try:
-        return AsText(_Compiler(columns).stored(_cast(_tree_of(text), "TEXT")))
+        return AsText(_Compiler(columns).stored_column(_cast(_tree_of(text), "TEXT")))
     except NotPlain:
         return program_of(text, columns)
 
@@ -171,8 +171,8 @@ class _Compiler:
             raise _refusal()
         kind, column, sign = type(node), self._column(node.this), SIGNS.get(type(node))
         if sign is not None and column is None:
-            return Comparison(self.stored(node.expression), TURNED.get(sign, sign), literal_of(node.this))
-        column = self.stored(node.this)
+            return Comparison(self.stored_column(node.expression), TURNED.get(sign, sign), literal_of(node.this))
+        column = self.stored_column(node.this)
         if sign is not None:
             return Comparison(column, sign, self._operand(node.expression))
         if kind is exp.Between:
@@ -223,7 +223,7 @@ class _Compiler:
             return None
         return self._columns.get(".".join(quote_identifier(part.name) for part in node.parts))
 
-    def stored(self, node: exp.Expr) -> RelationColumn:
+    def stored_column(self, node: exp.Expr) -> RelationColumn:
         """Returns a column, with or without brackets around it. Refuses other nodes."""
         column = self._column(node)
         if column is None:

@@ -66,7 +66,7 @@ class FeatureReader:
     def __init__(self, source: RowSource, facts: PublicFacts) -> None:
         self._source, self._facts, self._types, self._columns = source, facts, source.types, source.columns
 
-    def made(self, node: exp.Expr) -> FeatureColumn:
+    def read_aggregate(self, node: exp.Expr) -> FeatureColumn:
         """Reads an aggregate over the rows of a unit."""
         node, filters = _split_filter(node)
         if isinstance(node, (exp.Count, exp.CountIf)):

@@ -107,7 +107,7 @@ def _relation(
     require_free_names((column.name for column in source.columns.values()), query)
     require_free_names((output.column.name for output in outputs), query)
     names = [fold(output.column.name) for output in outputs]
-    if source.nested >= MOST_NESTED:
+    if source.nesting_depth >= MOST_NESTED:
         what = f"more than {MOST_NESTED} subqueries by privacy unit inside of each other are refused"
         raise refusal(query, what, f"at most {MOST_NESTED} levels of GROUP BY or PARTITION BY the privacy unit")
     policy, kind = source.policy, unit_type(source.unit)
@@ -203,7 +203,7 @@ def _read_grouping(
     outputs, shown = list[_Output](), list[tuple[str, exp.Expr]]()
     for name, expression in resolve_selection(query, source.scope):
         if _names_period(expression, source):
-            feature = features.made(exp.AnyValue(this=expression.copy()))
+            feature = features.read_aggregate(exp.AnyValue(this=expression.copy()))
             outputs.append(replace(_made_output(name, feature, source), begins=True))
         elif isinstance(expression, exp.Column):
             if unit is None or sql_of(expression) != sql_of(unit):
@@ -212,7 +212,7 @@ def _read_grouping(
                 _Output(CatalogColumn(name, source.types[sql_of(unit)]), plain_sql(unit), source.domain(unit))
             )
         elif is_made(expression):
-            outputs.append(_made_output(name, features.made(expression), source))
+            outputs.append(_made_output(name, features.read_aggregate(expression), source))
         else:
             shown.append((name, _over_features(expression, source, unit, features, alias, outputs)))
             continue
@@ -234,7 +234,7 @@ def _over_features(
     if not parts:
         raise refusal(expression, "this is refused in a subquery with a row for each privacy unit", _ACCEPTED)
     for node in parts:
-        feature, name = features.made(node), f"dpduck_{len(outputs)}"
+        feature, name = features.read_aggregate(node), f"dpduck_{len(outputs)}"
         outputs.append(_made_output(name, feature, source))
         node.replace(base_column(alias, name))
     for column in beside:
@@ -341,7 +341,7 @@ def _unit_column(group: exp.Expr, source: RowSource) -> exp.Column | None:
 def _hold_unit(nodes: Sequence[exp.Expr], source: RowSource) -> bool:
     """Tells whether columns are exactly those that together identify every row's unit."""
     written = sorted(sql_of(node.unnest()) for node in nodes)
-    return any(written == sorted(column.quoted for column in unit.parts) for unit in source.together)
+    return any(written == sorted(column.quoted_name for column in unit.parts) for unit in source.together)
 
 
 def _by(source: RowSource, word: str) -> str:
@@ -354,7 +354,7 @@ def _require_unit(
     column: exp.Expr, source: RowSource, what: str, accepted: str, place: exp.Expr | None = None
 ) -> exp.Column:
     """Returns a column that holds the unit of every row. Refuses any other expression."""
-    node, columns = column.unnest(), {person.quoted for person in source.persons if isinstance(person, RowColumn)}
+    node, columns = column.unnest(), {person.quoted_name for person in source.persons if isinstance(person, RowColumn)}
     if not isinstance(node, exp.Column) or sql_of(node) not in columns:
         raise refusal(place or column, f"{what} is refused", accepted)
     return node

@@ -99,7 +99,7 @@ def _lost(source: RowSource, number: int, word: str) -> tuple[str, str] | None:
 
 def _hidden(relation: PrivateRelation, inner: str) -> tuple[str, str]:
     """Returns the fault of a joined subquery that does not select the period of its rows, and the accepted form."""
-    if isinstance(relation.nested, Units) and not relation.nested.windowed:
+    if isinstance(relation.subquery_node, Units) and not relation.subquery_node.windowed:
         what = f"a join with a row for each unit and {inner} that does not show the {inner}"
         return what, f"SELECT .., date_trunc('{inner}', ..) AS {inner} .. GROUP BY .., date_trunc('{inner}', ..) there"
     return f"a join with rows that do not show of which {inner} they are", "the column that PER .. OF names in SELECT"
@@ -149,7 +149,7 @@ def span_of(source: RowSource, word: str) -> MomentSpan:
         span = _join_spans(span, span_of(join.source, word), join.kind)
     moments = _read_moments(source)
     for moment in moments:
-        own = reduce(MomentSpan.common, map(moment_reader(moment).read, source.filters), _ANY)
+        own = reduce(MomentSpan.common, map(moment_reader(moment).read_condition, source.filters), _ANY)
         alone = len(moments) == 1 and span == _ANY
         span = own if alone else _whole(span, word).common(_whole(own, word))
     return span
@@ -170,9 +170,9 @@ def _read_moments(source: RowSource) -> list[MomentColumn]:
     If tables are joined by keys, only the first table's column counts, so that such a statement keeps its old price.
     """
     joins = [(number, join) for number, join in enumerate(source.joins) if isinstance(join, PrivateJoin)]
-    nested = any(join.source.first.nested or join.source.joins or join.kind != "JOIN" for _, join in joins)
+    nested = any(join.source.first.subquery_node or join.source.joins or join.kind != "JOIN" for _, join in joins)
     first = moment_of(source.first)
-    if first is None or source.first.nested or nested or any(source.multiplies(number) for number, _ in joins):
+    if first is None or source.first.subquery_node or nested or any(source.multiplies(number) for number, _ in joins):
         return moments_of(source.relations)
     return [first]
 

@@ -57,7 +57,7 @@ class PrivateRelation:
         return self.node.alias
 
     @property
-    def nested(self) -> Union | Units | None:
+    def subquery_node(self) -> Union | Units | None:
         """Returns the node of a subquery, None for a stored table."""
         return None if isinstance(self.node, Stored) else self.node
 
@@ -88,7 +88,7 @@ class PrivateRelation:
     def is_key(self, column: str) -> bool:
         """Tells whether DuckDB keeps the values of a stored table's column unique."""
         own = (key for read in self.reads if read.table == self.table and not read.hidden for key in read.unique)
-        return self.nested is None and fold(column) in map(fold, own)
+        return self.subquery_node is None and fold(column) in map(fold, own)
 
     def domain(self, column: str) -> Domain | None:
         """Returns the public domain of a column. Refuses a column that has changed to a type that may not convert."""

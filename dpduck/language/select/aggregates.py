@@ -74,13 +74,13 @@ class AggregateReader:
     shared: bool = True
     opens: bool = False
 
-    def read(self, node: exp.Expr) -> tuple[Aggregate, ...]:
+    def read_aggregate(self, node: exp.Expr) -> tuple[Aggregate, ...]:
         """Reads an aggregate. A list of quantiles gives one aggregate for each element."""
         if isinstance(node, exp.Filter):
             condition = self._boolean(node.expression.this)
             return tuple(
                 replace(aggregate, condition=_both(aggregate.condition, condition), text=sql_of(node))
-                for aggregate in self.read(node.this)
+                for aggregate in self.read_aggregate(node.this)
             )
         if isinstance(node, exp.CountIf):
             return (Aggregate(self._boolean(node.this), sql_of(node)),)

@@ -135,7 +135,7 @@ class AnswerReader:
 
     def _aggregates(self, node: exp.Expr) -> list[int]:
         """Returns the numbers of a node's released aggregates: several for a list, else a single number."""
-        aggregates = self.reader.read(node)
+        aggregates = self.reader.read_aggregate(node)
         self.aggregates += [aggregate for aggregate in dict.fromkeys(aggregates) if aggregate not in self.aggregates]
         return [self.aggregates.index(aggregate) for aggregate in aggregates]
 

@@ -36,7 +36,7 @@ def possible_cells(
         mine = [part for part in conjuncts if columns_of(part, scope) == {key.expression}]
         if reader is None or not mine:
             continue
-        possible = reduce(reader.both, map(reader.read, mine))
+        possible = reduce(reader.both, map(reader.read_condition, mine))
         condition = _label_condition(key, position, possible.tolist())
         if condition is not None:
             combined = condition if combined is None else exp.And(this=combined, expression=condition)

@@ -344,7 +344,7 @@ def with_cell_key(request: SelectRequest, source: RowSource, facts: PublicFacts)
     """
     relation, question = source.first, request.question
     unit = relation.unit_column
-    keys = [] if unit is None or relation.nested is not None else [key for key in relation.keys if unit in key]
+    keys = [] if unit is None or relation.subquery_node is not None else [key for key in relation.keys if unit in key]
     plain = not source.joins and question.selection is None and question.summary is None
     if unit is None or not keys or not plain or not question.tells_keys_apart or facts.has_collations(relation.table):
         return request

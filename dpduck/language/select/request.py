@@ -204,7 +204,7 @@ class Aggregate:
     counts: str = field(default="", compare=False)  # the condition of a sum that adds 1 for each row that meets it
 
     @property
-    def counted(self) -> str | None:
+    def count_condition(self) -> str | None:
         """Returns the condition of the rows that the aggregate counts, None if it is no plain count of rows."""
         if self.function == "count" and self.operand is None:
             return self.condition

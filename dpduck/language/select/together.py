@@ -59,7 +59,7 @@ class _PredicateReader:
         """Tells whether a counted row may have a value of this column that has no code."""
         return sql not in self.dropped and has_other_values(self.columns[sql], self.source)
 
-    def read(self, text: str) -> _Predicate | None:
+    def read_condition(self, text: str) -> _Predicate | None:
         """Reads a condition as codes. None if codes cannot express it."""
         everything = _Predicate("", (), np.ones((), np.bool_), frozenset())
         predicate = self._node(parse_expression(text)) if text else everything
@@ -231,14 +231,16 @@ def with_counts_together(request: SelectRequest, source: RowSource, facts: Publi
     One way joins as many counts as possible. The other joins only counts that share a column.
     """
     question = request.question
-    texts = list(dict.fromkeys(item.counted for item in question.aggregates if item.counted is not None))
+    texts = list(
+        dict.fromkeys(item.count_condition for item in question.aggregates if item.count_condition is not None)
+    )
     if len(texts) < 2 or any(facts.has_collations(table) for table in source.every_table):
         return request
     if not plans_together(request):
         return request
     reader = _PredicateReader(source, facts, frozenset(item.sql for item in question.sources))
     reader.columns.update({item.sql: item for item in question.sources})
-    read = [reader.read(text) for text in texts]
+    read = [reader.read_condition(text) for text in texts]
     predicates = [item for item in read if item is not None and reader.fits([item], MOST_CELLS)]
     most, alike = MOST_JOINT if reuse else MOST_CELLS, _Alike.of(predicates)
     ways: list[tuple[JointCounts, ...]] = []

@@ -40,6 +40,12 @@ def may_find_norms(options: Options, source: RowSource, keys: Sequence[Key]) -> 
     return plain and few and MANY_CELLS <= prod(len(key.labels) for key in keys) <= MOST_CELLS
 
 
+def could_find_norms(request: SelectRequest) -> bool:
+    """Tells whether a statement with a delta may get norms by default, which its options decide. Errors then differ."""
+    rows = max(request.rows.max_rows, request.rows.unit_bound)
+    return rows >= MANY_ROWS and prod(request.question.sizes) >= MANY_CELLS
+
+
 def with_norms(request: SelectRequest) -> SelectRequest:
     """Returns the request with norms, if each of its aggregates has a norm and an interval that holds the truth."""
     question = request.question

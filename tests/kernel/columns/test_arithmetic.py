@@ -338,7 +338,7 @@ def test_numbers_of_any_stored_units_do_not_overflow(bounds: tuple[int, ...]) ->
 
 
 def _cut(cut: Cut) -> str:
-    column, low, high = cut.column.quoted, f"{float(cut.low):.2f}", f"{float(cut.high):.2f}"
+    column, low, high = cut.column.quoted_name, f"{float(cut.low):.2f}", f"{float(cut.high):.2f}"
     return f"CASE WHEN {column} <= {low} THEN {low} WHEN {column} >= {high} THEN {high} ELSE {column} END"
 
 
@@ -346,5 +346,5 @@ def test_what_doubles_do_not_hold_stays_decimal() -> None:
     """Above 2^53 units a double may differ from the decimal: the decimal is computed."""
     column = RelationColumn("r", "x", "DECIMAL(12,2)")
     cuts = [Cut(column, Fraction(0), Fraction(10**7), Fraction(1), 2, '"r"."u"', "")]
-    number = computed(f"CAST({_cut(cuts[0])} * {_cut(cuts[0])} AS DOUBLE)", {column.quoted: column}, cuts)
+    number = computed(f"CAST({_cut(cuts[0])} * {_cut(cuts[0])} AS DOUBLE)", {column.quoted_name: column}, cuts)
     assert number is not None and '"u"' not in number.sql and number.reach is None
