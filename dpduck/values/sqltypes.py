@@ -178,7 +178,7 @@ class SqlType:
     def is_short(self) -> bool:
         """Tells whether each value has few bytes, so that DuckDB may hold it for many joined rows.
 
-        Copies of a few long texts of one person once filled the memory. The statement failed after its charge.
+        Copies of a few long texts of one person could fill the memory, so that the statement fails after its charge.
         """
         short = ("BOOLEAN", *_FLOATS, "DECIMAL", "UUID", "DATE", "INTERVAL", "ENUM", "TIME", "TIME_NS", _ZONED_TIME)
         return self.bits > 0 or self.kind in (*short, *_TIMESTAMPS, _INSTANT)
@@ -374,9 +374,10 @@ class SqlType:
 
     @cached_property
     def is_told_by_label(self) -> bool:
-        """Tells whether the code of a listed value determines the value. For floats it does not, since 0 equals -0.
+        """Tells whether the code of a listed value determines the value. Floats are left out, since 0 equals -0.
 
-        If it does, a condition is evaluated once per label. Wide numbers, UUID and TIME, sent as texts, are left out.
+        A condition over other types is evaluated once per label. Wide numbers, UUID and TIME, sent as texts, are left
+        out too.
         """
         kinds = ("VARCHAR", "BOOLEAN", "DATE", "TIMESTAMP", "DECIMAL", "ENUM")
         return 0 < self.bits <= 64 or self.kind in kinds

@@ -255,7 +255,7 @@ def _not_the_unit(place: exp.Expr, unit: exp.Column | None) -> Refusal:
 
 
 def _parts(tree: exp.Expr, is_part: Callable[[exp.Expr], bool]) -> tuple[list[exp.Expr], list[exp.Column]]:
-    """Returns the nodes of a tree that are parts, such as aggregates, and the columns outside of parts."""
+    """Returns the nodes of a tree for which `is_part` holds, such as aggregates, and the columns outside of them."""
     parts = [node for node in tree.walk(prune=is_part) if is_part(node)]
     inside = {id(column) for node in parts for column in node.find_all(exp.Column)}
     return parts, [column for column in tree.find_all(exp.Column) if id(column) not in inside]

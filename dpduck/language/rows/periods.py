@@ -294,7 +294,10 @@ def moment_reader(of: MomentColumn) -> ConditionReader[MomentSpan]:
 
 
 def _span(sign: str, moment: datetime, word: str) -> MomentSpan:
-    """Returns the moments that meet a comparison. A word means that they are truncated to such a period first."""
+    """Returns the moments that meet a comparison.
+
+    If `word` is not empty, the comparison is with moments that are truncated to such a period.
+    """
     if sign == "<>":
         return _ANY
     if sign == "<" and moment == _FIRST:

@@ -322,7 +322,7 @@ def equal_columns(condition: exp.Expr, left: RowSource, right: RowSource) -> Pai
 
 
 def require_one_unit(sources: Sequence[RowSource], places: Sequence[exp.Expr], what: str, accepted: str) -> None:
-    """Refuses sources of different units, or of PRIVACY UNIT ROW. what, accepted: words for the latter refusal."""
+    """Refuses sources of different units. Refuses PRIVACY UNIT ROW with the words of `what` and `accepted`."""
     first = sources[0]
     for source, place in zip(sources, places, strict=True):
         if source.first.policy.unit.column is None:

@@ -96,7 +96,7 @@ class _PredicateReader:
         return _Predicate("", columns, met, inside)
 
     def _part(self, node: exp.Expr) -> _Predicate | None:
-        """Reads a part without AND and OR, or over one column. DuckDB decides it for every combination of values."""
+        """Reads a part without AND and OR, or over one column. DuckDB evaluates it for every combination of values."""
         text = sql_of(node)
         if text not in self.parts:
             try:

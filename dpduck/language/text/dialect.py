@@ -349,7 +349,7 @@ class TokenReader:
         return self.number_text("a quoted text, a number, TRUE or FALSE")
 
     def rest(self) -> tuple[str, int]:
-        """Takes the rest of the text. Returns it with its offset."""
+        """Takes the rest of the text. Returns the rest, and its offset in the text."""
         if self.current is None:
             raise self.refuse_token("a SELECT")
         start = self.current.start
