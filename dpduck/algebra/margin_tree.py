@@ -158,7 +158,6 @@ class MarginTree:
         return {attributes: tables[attributes] for attributes in self.wanted}
 
     def flat(self, table: NDArray[Scalar]) -> NDArray[Scalar]:
-        """Returns the cells of every wanted marginal, one after the other."""
         if self._binary is not None:
             return self._binary.flat(table)
         return np.concatenate([marginal.reshape(-1) for marginal in self.margins(table).values()])

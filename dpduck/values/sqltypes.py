@@ -146,22 +146,18 @@ class SqlType:
 
     @cached_property
     def is_dated(self) -> bool:
-        """Tells whether values have a date: DATE and all timestamps, but not TIME."""
         return self.kind in ("DATE", *_TIMESTAMPS, _INSTANT)
 
     @cached_property
     def has_parts(self) -> bool:
-        """Tells whether a value has parts with types of their own: a list, STRUCT, MAP or UNION."""
         return self.kind in ("LIST", "STRUCT", "MAP", "UNION")
 
     @cached_property
     def is_nested(self) -> bool:
-        """Tells whether a value has parts, or is a VARIANT or a GEOMETRY."""
         return self.has_parts or self.kind in ("VARIANT", "GEOMETRY")
 
     @cached_property
     def lists_its_values(self) -> bool:
-        """Tells whether the type itself lists all values, as BOOLEAN and ENUM do."""
         return self.kind in ("BOOLEAN", "ENUM")
 
     @cached_property
@@ -369,7 +365,6 @@ class SqlType:
 
     @cached_property
     def is_listable(self) -> bool:
-        """Tells whether a DOMAIN may list values of the type."""
         return self.is_numeric or self.kind in ("DATE", "TIMESTAMP", "VARCHAR", "BOOLEAN", "UUID", "TIME", "ENUM")
 
     @cached_property

@@ -149,7 +149,6 @@ def _period(source: RowSource, outputs: Sequence[_Output]) -> Period | None:
 
 
 def _moments(source: RowSource) -> list[MomentColumn]:
-    """Lists the columns that give a row's period, of the relations that no outer join makes NULL."""
     return moments_of(source.always_there)
 
 

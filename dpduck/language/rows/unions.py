@@ -187,7 +187,6 @@ def _domain(column: Shown) -> Domain | None:
 
 
 def _clamp(column: Shown, name: str) -> Clamp | None:
-    """Returns the common clamp of all branches, None if there is none."""
     clamps = [branch.clamp(node) for branch, node in column]
     first = clamps[0]
     if first is None:

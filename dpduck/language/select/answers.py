@@ -47,21 +47,16 @@ PRICES = {"dp_epsilon": PRICE_EPSILON, "dp_rho": PRICE_RHO}  # of the whole answ
 
 @dataclass
 class AnswerReader:
-    """Rewriter of a SELECT's expressions for the released table. It collects the aggregates that must be measured.
-
-    keys: the released column of each key, by its canonical SQL. aliases: select items by lower-case alias.
-    enums: the ENUM type of each key that has one, by the name of the key.
-    moved: whether answers are changed after the noise is added, so that they are not the centres of their intervals.
-    """
+    """Rewriter of a SELECT's expressions for the released table. It collects the aggregates that must be measured."""
 
     scope: Scope
-    keys: Mapping[str, str]
+    keys: Mapping[str, str]  # the released column of each key, by its canonical SQL
     key_order: tuple[str, ...]
     reader: AggregateReader
-    aliases: Mapping[str, exp.Expr]
+    aliases: Mapping[str, exp.Expr]  # select items by lower-case alias
     aggregates: list[Aggregate] = field(default_factory=list)
-    enums: Mapping[str, str] = field(default_factory=dict)
-    moved: bool = False
+    enums: Mapping[str, str] = field(default_factory=dict)  # the ENUM type of each key that has one, by name
+    moved: bool = False  # whether answers change after the noise, so that they are not the centres of intervals
 
     def rewrite(self, node: exp.Expr, use_aliases: bool = False) -> exp.Expr:
         if isinstance(node, exp.Column):

@@ -66,7 +66,7 @@ def with_norms(request: SelectRequest) -> SelectRequest:
 
 
 def _has_room(request: SelectRequest) -> bool:
-    """Tells whether noise for sums of all rows is small enough. It grows with MAX ROWS, and gets little of the price."""
+    """Tells whether noise for sums of all rows is small enough. It grows with MAX ROWS, and its price is small."""
     aggregates = request.question.aggregates
     most = max((int(agg.operand.high / agg.operand.step) for agg in aggregates if agg.operand is not None), default=1)
     price = request.price.charge.rho * OF_ALL_ROWS / len(aggregates)

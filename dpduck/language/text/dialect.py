@@ -272,7 +272,6 @@ class TokenReader:
             raise self.refuse_token("the end of the statement")
 
     def comma_separated(self, read: Callable[[], T]) -> list[T]:
-        """Reads one or more items with commas between them."""
         items = [read()]
         while self.take(TokenType.COMMA):
             items.append(read())
