@@ -47,10 +47,7 @@ class BinaryMargins:
         return cells
 
     def _zero_sums(self, table: NDArray[Scalar]) -> NDArray[Scalar]:
-        """Computes z(T), the sum of the cells in which all of T is 0, for each T of at most `order` attributes.
-
-        The sums are in the order of `_numbers`.
-        """
+        """Computes z(T), the sum of cells in which all of T is 0, for T of at most `order` members: see `_numbers`."""
         parts: list[NDArray[Scalar]] = [np.ascontiguousarray(table).reshape(1, -1)]
         for _ in range(self.attributes):
             halves = [part.reshape(len(part), 2, -1) for part in parts]

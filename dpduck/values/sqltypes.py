@@ -207,10 +207,7 @@ class SqlType:
 
     @cached_property
     def is_own_key(self) -> bool:
-        """Tells whether a PRIMARY KEY or UNIQUE constraint distinguishes the same values as GROUP BY.
-
-        Only integers and dates do for certain: no collation, label or length matters.
-        """
+        """Tells whether PRIMARY KEY and UNIQUE distinguish the same values as GROUP BY, whatever the collation."""
         return 0 < self.bits <= 64 or self.kind == "DATE"
 
     @cached_property
@@ -232,8 +229,7 @@ class SqlType:
     def form_apart(self) -> str:
         """Returns the type to cast to, so that equal values of different forms become different. "" for other types.
 
-        For example, 0 equals -0, and a month equals thirty days. Without the cast, DuckDB's sort may replace one form
-        by the other.
+        For example, 0 equals -0, and a month equals thirty days. DuckDB's sort may replace one form by the other.
         """
         return _APART.get(self.kind, "")
 
@@ -316,18 +312,14 @@ class SqlType:
 
     @cached_property
     def is_carried_as_text(self) -> bool:
-        """Tells whether values are copied to another database as texts: wide numbers, UUID and ENUM.
-
-        A TIME goes to a worker as a text (goes_as_text), but to another database it goes unchanged.
-        """
+        """Tells whether values are copied to another database as texts. A TIME goes so to a worker alone."""
         return self.bits > 64 or self.kind in ("UUID", "ENUM")
 
     @cached_property
     def converts(self) -> bool:
         """Tells whether TRY_CAST of any value to any type raises no error.
 
-        A cast of a date or of bits may raise. So may a cast of a decimal from Arrow, which can have more digits than
-        its type.
+        A cast of a date or of bits may raise. So may one of a decimal from Arrow, with more digits than its type.
         """
         return self.bits > 0 or self.kind in ("VARCHAR", "BOOLEAN", *_FLOATS, "ENUM")
 
@@ -337,8 +329,7 @@ class SqlType:
     def calendar(self) -> tuple[str, str] | None:
         """Returns the first and last finite date or time that dpduck writes as a text. None if it writes every value.
 
-        DuckDB raises, or becomes unusable, if it writes a date far outside of these limits. A comparison is always
-        safe.
+        DuckDB raises, or becomes unusable, if it writes a date far outside of these limits. Comparisons are safe.
         """
         return _CALENDARS.get(self.kind)
 
@@ -357,10 +348,7 @@ class SqlType:
 
     @cached_property
     def has_labels(self) -> bool:
-        """Tells whether a text can be cast back to its value, so that public values may be labels.
-
-        This is not so for VARIANT and GEOMETRY, alone or nested.
-        """
+        """Tells whether a text can be cast back to its value. VARIANT and GEOMETRY cannot, alone or nested."""
         return not self.mentions("VARIANT", "GEOMETRY")
 
     @cached_property
@@ -371,8 +359,7 @@ class SqlType:
     def is_told_by_label(self) -> bool:
         """Tells whether the code of a listed value determines the value. Floats are left out, since 0 equals -0.
 
-        A condition over other types is evaluated once per label. Wide numbers, UUID and TIME, sent as texts, are left
-        out too.
+        A condition is evaluated once per label. Wide numbers, UUID and TIME, sent as texts, are left out too.
         """
         kinds = ("VARCHAR", "BOOLEAN", "DATE", "TIMESTAMP", "DECIMAL", "ENUM")
         return 0 < self.bits <= 64 or self.kind in kinds

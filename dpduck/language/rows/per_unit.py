@@ -159,10 +159,7 @@ def _names_period(node: exp.Expr, source: RowSource) -> bool:
 
 
 def _without_period(nodes: Sequence[exp.Expr], source: RowSource, place: exp.Expr, clause: str) -> list[exp.Expr]:
-    """Lists the nodes of a clause without the row's period.
-
-    Refuses a clause that does not name the period, unless WHERE restricts the rows to one period.
-    """
+    """Lists the nodes without the row's period. Refuses a clause without the period if rows are of several periods."""
     period = source.first.policy.unit.period
     rest = [node for node in nodes if not _names_period(node, source)]
     if period is None or len(rest) < len(nodes) or is_one_period(source, period.word):

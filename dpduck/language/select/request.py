@@ -264,10 +264,7 @@ class Treatment:
 
     @property
     def moves(self) -> bool:
-        """Tells whether a step without an error formula changes the answers.
-
-        Intervals are then of the answers before this step.
-        """
+        """Tells whether a step without error formula changes answers. Intervals are then of the answers before it."""
         return self.nonnegative or self.consistency in ("l1", "linf")
 
 

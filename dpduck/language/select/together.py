@@ -261,7 +261,7 @@ def plans_together(request: SelectRequest) -> bool:
 def _group_predicates(
     reader: _PredicateReader, alike: _Alike, predicates: Sequence[_Predicate], most: int, shares: bool
 ) -> list[list[_Predicate]]:
-    """Groups predicates. Each joins the first group that it fits, if the group then has few kinds of rows.
+    """Puts each predicate into the first group that it fits, if the group then has few kinds of rows.
 
     shares: whether a predicate joins only groups that name one of its columns.
     """
