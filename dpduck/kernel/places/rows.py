@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from dpduck.kernel.columns.expressions import Expression
-from dpduck.kernel.contributions import NOTHING_KNOWN, OF_UNIT, OPEN, ORDER, BoundingFacts
+from dpduck.kernel.contributions import NO_FACTS, OF_UNIT, OPEN, ORDER, BoundingFacts
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class LiveRows:
 
         keys: expressions for which a row without a code is left out. None if rows may be left out for other reasons.
         """
-        return NOTHING_KNOWN
+        return NO_FACTS
 
 
 LIVE = LiveRows()
