@@ -62,7 +62,7 @@ RATCHETS = {
     house.OF_IT: Ratchet(4, slack=2, room=1),
     house.WHOSE: Ratchet(0, room=5),
     house.SEMICOLONS: Ratchet(2, slack=2, room=28),
-    house.PARTICIPLES: Ratchet(19, slack=10, room=9),
+    house.PARTICIPLES: Ratchet(17, slack=10, room=9),
     house.VAGUE_NAMES: Ratchet(20, slack=20, room=180),
     house.SHARED_CLASSES: Ratchet(0),
     house.BANNERS: Ratchet(5),

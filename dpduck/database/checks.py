@@ -38,8 +38,8 @@ class StatementChecks:
     def check(self, name: str, question: object, request: SelectRequest, caller: Caller) -> str:
         """Returns SQL with the part of a statement's answers that each bound leaves out, and the error at each bound.
 
-        name: a table that the statement reads. request: the request for the question's rows. It may be from earlier
-        policies, if these answered the statement.
+        name: a table that the statement reads. request: the request for the question's rows, perhaps by earlier
+        policies that answered the statement.
         """
         require_owner(caller)
         rows = brought_up(request.rows, self.policies.now().policies)

@@ -32,9 +32,9 @@ def load(
     """Registers dp() and the other functions on a connection, and attaches the store as `private`.
 
     store: a file, by default <name>_private.duckdb beside a database file. A database in memory has a store in memory.
-    steps: receives the name of each step of a release, for tests that stop the process there.
-    If dpduck is loaded on two connections of a database, it still works on one after the other is closed. In a
-    read-only database the functions are temporary, so dpduck must be loaded on each connection and cursor.
+    steps: receives the name of each step of a release, for tests that stop the process there. If dpduck is loaded on
+    two connections of a database, it still works on one after the other is closed. In a read-only database the
+    functions are temporary, so dpduck must be loaded on each connection and cursor.
     """
     with _with_store(connection, store) as files:
         installed = are_kept(connection)
@@ -152,8 +152,8 @@ def attach_known(connection: duckdb.DuckDBPyConnection, named: str) -> list[str]
 def verify_store(database: str | Path, store: str | Path | None = None, *, adopt: bool = False) -> int:
     """Reads a store's whole ledger again. Returns the number of entries, or raises StoreError if anything was changed.
 
-    adopt: the owner's declaration that an older copy is the store from now on. All known spending stays spent,
-    and every other copy is refused.
+    adopt: the owner's declaration that an older copy is the store from now on. All known spending stays spent, and
+    every other copy is refused.
     """
     files = store_files(Path(database), store)
     if files.store is None or not files.store.exists():

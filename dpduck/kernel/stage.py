@@ -22,7 +22,7 @@ from dpduck.kernel.loss import levels_sql, light_rows, together_sql, type_for, u
 from dpduck.kernel.places.orders import CROWDED
 from dpduck.kernel.rows.bounding import (
     KEY,
-    NOTHING_KNOWN,
+    NO_FACTS,
     OF_UNIT,
     ORDER,
     UNIT,
@@ -36,7 +36,8 @@ from dpduck.kernel.rows.bounding import (
 from dpduck.values.errors import InternalError
 
 UNITS = "dpduck_units"
-PERIOD, KEPT = "dpduck_period", "dpduck_kept"
+STREAM_PERIOD, KEPT = "dpduck_period", "dpduck_kept"
+"""Columns of a stream's rows: the place of the row's period among all periods, and the unit's number of kept rows."""
 LONGEST_UNIT = 65_535
 """Most bytes of a unit's text in a stream, as in worker/program.LONGEST_TEXT."""
 
@@ -55,7 +56,7 @@ def stage_sql(
     aggregates: Sequence[Contribution],
     max_rows: int | None,
     groups: int | None = None,
-    known: BoundingFacts = NOTHING_KNOWN,
+    facts: BoundingFacts = NO_FACTS,
     crowds: Crowds | None = None,
     levels: tuple[int, int] | None = None,
     codes: Sequence[str] | None = None,
@@ -64,7 +65,7 @@ def stage_sql(
     """Writes one row per occupied cell: its columns, then the columns of by_cell.
 
     cells: number of values of each column of a cell, None for any value. max_rows, groups: most rows and most cells of
-    a unit, None for no limit. known: facts of prepared rows. crowds: for other rows, a list of the units that may have
+    a unit, None for no limit. facts: facts of prepared rows. crowds: for other rows, a list of the units that may have
     too many. levels: levels and spread of jobs.CountingJob, for one row per level. together: all cells count as one.
     codes: SQL over a cell's columns, hashed in their place to order a unit's cells. With groups but no codes, the last
     column is the number of units in each cell, or without a unit the number of its rows.
@@ -76,22 +77,22 @@ def stage_sql(
     if weighed:
         _require_weights(aggregates, max_rows, groups is None or (crowds is None and selecting))
     unit = [UNIT] if (by_group or weighed or levels is not None or selecting) and max_rows is not None else []
-    bounded = [] if max_rows is None else [UNIT, ORDER, *known.columns]
-    checked = _check_rows_sql(rows_sql, cells, aggregates, bounded, known.of_anybody)
+    bounded = [] if max_rows is None else [UNIT, ORDER, *facts.columns]
+    checked = _check_rows_sql(rows_sql, cells, aggregates, bounded, facts.of_anybody)
     if max_rows is not None:
         if crowds is not None and crowds.table:
             crowds = replace(crowds, rows_sql=_check_rows_sql(crowds.rows_sql, cells, aggregates, bounded, True))
         if groups is not None and groups < max_rows and crowds is None:
             checked = _in_groups_sql(checked, list(cells), groups, codes)
-            known = known.weaken_for_groups()
+            facts = facts.weaken_for_groups()
         elif groups is not None and groups < max_rows and crowds is not None and crowds.table:
             crowds = replace(crowds, rows_sql=_in_groups_sql(crowds.rows_sql, list(cells), groups, codes))
         used = [name for number, agg in enumerate(aggregates) for name in _columns(number, agg)]
         if weighed and crowds is not None:
             return _told_apart_sql(checked, crowds, list(cells), aggregates, used, max_rows, together)
-        if weighed and not (known.counted or selecting) and light_rows(aggregates) > 0:
+        if weighed and not (facts.counted or selecting) and light_rows(aggregates) > 0:
             return _count_first_sql(checked, list(cells), aggregates, used, max_rows, together)
-        checked = bound_rows_sql(checked, [*cells, *used, *unit], max_rows, known, crowds)
+        checked = bound_rows_sql(checked, [*cells, *used, *unit], max_rows, facts, crowds)
     if (weighed or levels is not None) and max_rows is not None:
         return _weigh_sql(checked, list(cells), aggregates, levels, max_rows, together=together, units=selecting)
     several = max_rows not in (None, 1) and not by_group  # by group, a unit has one row in a cell by then
@@ -151,7 +152,7 @@ def arrivals_sql(
     if not units:
         return f"SELECT * FROM ({checked}){where_sql([inside])}"
     short = f"strlen(CAST({UNIT} AS VARCHAR)) <= {LONGEST_UNIT}"
-    return f"SELECT *, {period} AS {PERIOD} FROM ({checked}){where_sql([inside, short])}"
+    return f"SELECT *, {period} AS {STREAM_PERIOD} FROM ({checked}){where_sql([inside, short])}"
 
 
 def taken_sql(source: str, past: str, cells: Sequence[str], aggregates: Sequence[Contribution], max_rows: int) -> str:
@@ -166,10 +167,10 @@ def taken_sql(source: str, past: str, cells: Sequence[str], aggregates: Sequence
     if aggregates and all(_is_presence(agg) for agg in aggregates):
         flags = [f"count(CASE WHEN {name} THEN 1 END) > 0 AS {name}" for name in used]
         counted = where_sql([" OR ".join(used)]) if len(used) == len(aggregates) else ""
-        alike = ", ".join([UNIT, PERIOD, *cells])
+        alike = ", ".join([UNIT, STREAM_PERIOD, *cells])
         listed = ", ".join([alike, *flags, f"min({ORDER}) AS {ORDER}"])
         arrived = f"(SELECT {listed} FROM {arrived}{counted} GROUP BY {alike})"
-    ranked = rank_sql([UNIT], [PERIOD, ORDER, *cells, *used])
+    ranked = rank_sql([UNIT], [STREAM_PERIOD, ORDER, *cells, *used])
     before = f"SELECT {UNIT}, sum({KEPT}) AS {KEPT} FROM {past} SEMI JOIN {source} USING ({UNIT}) GROUP BY {UNIT}"
     return (
         f"SELECT {', '.join([UNIT, *cells, *used])} FROM (SELECT *, {ranked} AS dpduck_place FROM {arrived}) "
@@ -268,13 +269,13 @@ def unit_cells_sql(
     cells: Mapping[str, int | None],
     aggregates: Sequence[Contribution],
     max_rows: int,
-    known: BoundingFacts = NOTHING_KNOWN,
+    facts: BoundingFacts = NO_FACTS,
 ) -> str:
     """Writes the contribution of each unit to each cell, in the columns of loss.unit_columns, as in stage_sql."""
-    bounded = [UNIT, ORDER, *known.columns]
-    checked = _check_rows_sql(rows_sql, cells, aggregates, bounded, known.of_anybody)
+    bounded = [UNIT, ORDER, *facts.columns]
+    checked = _check_rows_sql(rows_sql, cells, aggregates, bounded, facts.of_anybody)
     used = [name for number, aggregate in enumerate(aggregates) for name in _columns(number, aggregate)]
-    selection = bound_rows_sql(checked, [*cells, *used, UNIT], max_rows, known)
+    selection = bound_rows_sql(checked, [*cells, *used, UNIT], max_rows, facts)
     columns = unit_columns(aggregates, by_unit(aggregates, "BIGINT"))
     return f"SELECT {', '.join([*cells, UNIT, *columns])} FROM ({selection}) GROUP BY {', '.join([*cells, UNIT])}"
 

@@ -328,13 +328,13 @@ def _stage(reading: JobReading, rows: str, crowds: Crowds | None = None) -> str:
         raise InternalError("contributions by group need a privacy unit")
     if not reading.packed:
         return cells_sql(rows, list(cells), job.aggregates)
-    most, facts = None if job.unit is None else job.max_rows, known_units(reading)
+    most, facts = None if job.unit is None else job.max_rows, unit_facts(reading)
     levels = (job.levels, job.spread) if job.levels else None
     groups, codes = job.groups or None, _group_codes(reading)
     return stage_sql(rows, cells, job.aggregates, most, groups, facts, crowds, levels, codes, job.together)
 
 
-def known_units(reading: JobReading) -> BoundingFacts:
+def unit_facts(reading: JobReading) -> BoundingFacts:
     """Returns the facts about the units of a job's rows, weaker if some rows are left out or a key has no code."""
     job, scan, worker = reading.job, reading.scan, reading.division.has_work
     joined, coded = bool(job.source.joins), not job.selected and job.digest is None

@@ -20,7 +20,7 @@ import duckdb
 
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.contribution_sql import by_weighed_cell
-from dpduck.kernel.counting.exact import JobReading, counts_of, known_units, read_job, read_rows, word_cells
+from dpduck.kernel.counting.exact import JobReading, counts_of, read_job, read_rows, unit_facts, word_cells
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.loss import (
@@ -81,7 +81,7 @@ class UnitCells:
         )
         create = f"CREATE OR REPLACE TEMP TABLE {CELLS} AS "
         with read_rows(self._cursor, reading, self._bounding_key, self._workers) as (read, second, parameters):
-            added = unit_cells_sql(read, cells, parts, rows.max_rows, known_units(reading))
+            added = unit_cells_sql(read, cells, parts, rows.max_rows, unit_facts(reading))
             sql = f"SELECT {listed} FROM ({added})"
             if second is self._cursor:
                 reader.run(self._cursor, create + sql, parameters)

@@ -15,7 +15,7 @@ import numpy as np
 
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.contribution_sql import LIMB
-from dpduck.kernel.counting.exact import attribute_cells, known_units, merge_rows, read_job, read_rows, word_cells
+from dpduck.kernel.counting.exact import attribute_cells, merge_rows, read_job, read_rows, unit_facts, word_cells
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.rows import reader
 from dpduck.kernel.rows.bounding import UNIT
@@ -47,8 +47,8 @@ def facts_of_units(
         merged = not job.tells_keys_apart and bool(job.attributes)
         cells = attribute_cells(job) if merged else word_cells(reading)
         owned = f"SELECT *, {UNIT} AS {OWNER} FROM ({merge_rows(reading, rows) if merged else rows})"
-        facts = known_units(reading)
-        stage = stage_sql(owned, {**cells, OWNER: None}, job.aggregates, job.max_rows, known=facts)
+        facts = unit_facts(reading)
+        stage = stage_sql(owned, {**cells, OWNER: None}, job.aggregates, job.max_rows, facts=facts)
         sums = reader.columns(second, _by_unit_sql(stage, job.aggregates), parameters)
     columns = [np.ma.getdata(column).astype(float) for column in sums]
     return UnitContributions(np.array(columns[::2]), np.array(columns[1::2]))

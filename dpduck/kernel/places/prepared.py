@@ -108,7 +108,7 @@ def over_prepared(
     """Returns the job over prepared tables and copies of public tables. ask: evaluates conditions on labels."""
     over = _Over({**{name: table.sql for name, table in tables.items()}, **public}, tables, ask)
     level = _Level(job.source, over)
-    by_alias, unit = level.known, level.unit_column(job.unit)
+    by_alias, unit = level.by_alias, level.unit_column(job.unit)
     keys = tuple(map(level.key, job.keys))
     if not level.adds_nulls:
         level.inside = frozenset(col for key in keys for col in key.value.columns)
@@ -147,13 +147,13 @@ class _Over:
 class _Level:
     """Rewriter of one FROM: prepared tables in place of others, and codes in place of values.
 
-    known: its prepared tables by alias, without those inside a UNION ALL or Units. inside: code columns for which rows
-    outside of the domain are left out anyway.
+    by_alias: prepared tables of this FROM, without those inside a UNION ALL or Units. inside: code columns for
+    which rows outside of the domain are left out anyway.
     """
 
     def __init__(self, source: Source, over: _Over) -> None:
         self._source, self._over, self.adds_nulls = source, over, adds_nulls(source)
-        self.known = {node.alias: over.tables[node.table] for node in tables_of(source) if node.table in over.tables}
+        self.by_alias = {node.alias: over.tables[node.table] for node in tables_of(source) if node.table in over.tables}
         self.inside = frozenset[RelationColumn]()
         self._coded: dict[Expression, Expression] = {}
 
@@ -162,7 +162,7 @@ class _Level:
         if not isinstance(unit, Referenced):
             return unit
         alias = unit.reference.relation
-        return self.known[alias].unit_of(alias)
+        return self.by_alias[alias].unit_of(alias)
 
     def key(self, key: GroupKey) -> GroupKey:
         """Returns the key with the code column in place of its column, if a prepared table has that."""
@@ -199,7 +199,7 @@ class _Level:
         return self.condition(condition) if one_table else condition
 
     def _codes(self, column: RelationColumn) -> list[tuple[str, RelationColumn, Domain]]:
-        table = self.known.get(column.relation)
+        table = self.by_alias.get(column.relation)
         return [] if table is None else table.codes_of(column.relation)
 
     def _declaration_of(self, column: RelationColumn) -> CodedColumn | None:

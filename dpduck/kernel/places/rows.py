@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from dpduck.kernel.columns.expressions import Expression
-from dpduck.kernel.rows.bounding import NOTHING_KNOWN, OF_UNIT, OPEN, ORDER, BoundingFacts
+from dpduck.kernel.rows.bounding import NO_FACTS, OF_UNIT, OPEN, ORDER, BoundingFacts
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class LiveRows:
 
         keys: expressions for which a row without a code is left out. None if rows may be left out for other reasons.
         """
-        return NOTHING_KNOWN
+        return NO_FACTS
 
 
 LIVE = LiveRows()

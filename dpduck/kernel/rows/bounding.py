@@ -71,7 +71,7 @@ class BoundingFacts:
         return replace(self, once=True, placed=False)
 
 
-NOTHING_KNOWN = BoundingFacts(once=False, placed=False, counted=False)
+NO_FACTS = BoundingFacts(once=False, placed=False, counted=False)
 
 
 def unit_hash_sql(unit: str) -> str:
@@ -92,7 +92,7 @@ class Crowds:
 
 
 def bound_rows_sql(
-    rows_sql: str, outputs: Sequence[str], max_rows: int, facts: BoundingFacts = NOTHING_KNOWN,
+    rows_sql: str, outputs: Sequence[str], max_rows: int, facts: BoundingFacts = NO_FACTS,
     crowds: Crowds | None = None,
 ) -> str:  # fmt: skip
     """Writes SQL that keeps at most `max_rows` rows of each unit. rows_sql: rows with UNIT, ORDER and `outputs`.

@@ -90,7 +90,7 @@ class SparseQueries:
         return session_answers(named, self._sessions.plan(named), asked, answers)
 
     def describe_ask(self, argument: str, caller: Caller) -> str:
-        """Returns SQL with the columns of an answer and no rows. Refuses callers who may not ask."""
+        """Returns SQL with an answer's columns and no rows, and uses up no round. Refuses callers who may not ask."""
         name, _, _ = read_argument(argument)
         self._askable(name, caller)
         return listings.rows_sql(COLUMNS, [])
