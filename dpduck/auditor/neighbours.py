@@ -100,7 +100,7 @@ def neighbours(source: duckdb.DuckDBPyConnection, kind: str = CROWDED) -> Iterat
             for _ in twin_database(source, twin, rows, roomy):
                 pass
         # a secret of each database decides which rows of a unit count: neighbours have the same secret
-        require_database(both[1]).ledger.secrets.put(BOUNDING_KEY, require_database(both[0]).ledger.bounding_key)
+        require_database(both[1]).ledger.secrets.save(BOUNDING_KEY, require_database(both[0]).ledger.bounding_key)
         policies = tuple(require_database(both[0]).about.policies.policies())
         if not policies:
             raise Refusal("no table has a privacy policy", accepted="dpduck policy draft DATABASE TABLE")

@@ -82,7 +82,7 @@ class FunctionReading:
             row = con.execute(f"SELECT taken({self.arguments})").fetchone()
         return None if row is None or row[0] is None else str(row[0])
 
-    def shown(self, answer: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    def show(self, answer: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
         return answer.query(ANSWER, self.over)
 
 
@@ -120,7 +120,7 @@ def answers(database: Path, store: Path | None, *, lists: bool = False) -> Itera
             written = argument.call if isinstance(argument, FunctionReading) else ""
             if owner is not None:
                 text = argument.argument if isinstance(argument, FunctionReading) else argument
-                owner.put(con, place, MACROS[function][1], text)
+                owner.write_table(con, place, MACROS[function][1], text)
             elif started is not None:
                 con.execute(f"CREATE TEMP TABLE answer AS {answer_sql(started, OWNER, MACROS[function][1], None)}")
             else:  # a relation of the query itself would run it again

@@ -49,7 +49,7 @@ def sql(database: Path, statement: str, store: Path | None, shape: str) -> None:
         run_statement(database, store, text, shape)
         return
     with answers(database, store) as ask:
-        print_relation(read.shown(ask(read.function, read)), shape)
+        print_relation(read.show(ask(read.function, read)), shape)
 
 
 @QUESTIONS.command(context_settings=COMMENTED)

@@ -45,11 +45,11 @@ COLUMNS = (
 
 
 MOST_PARTS, _QUOTES = 3, frozenset("'\"")
-"""Most parts of a name (database.schema.table), and characters that are in no name without quotes."""
+"""Most parts of a name (database.schema.table), and characters that need quotes around a name."""
 
 
 def read_table_name(text: str) -> TableName:
-    """Returns the table name in a text. It is written as in SQL, or without quotes even if it has blanks.
+    """Returns the table name in a text: written as in SQL, or without quotes even if it has blanks.
 
     >>> read_table_name('"a b".c').parts, read_table_name("a b.c").parts
     (('a b', 'c'), ('a b', 'c'))
@@ -106,7 +106,7 @@ class AboutTables:
     def compare(self, text: str, caller: Caller) -> str:
         """Returns SQL with the exact distances between a synthetic table and the data, for the owner alone.
 
-        The WHERE of a synthetic table runs in this process. So a table with somebody else's WHERE is refused.
+        The WHERE of a synthetic table runs in this process. So a table with another principal's WHERE is refused.
         """
         require_owner(caller)
         name = read_table_name(text).table
@@ -131,8 +131,7 @@ class AboutTables:
     def draft(self, argument: str, caller: Caller, ask: AskPrivately) -> str:
         """Returns SQL with a policy's draft, line by line: from the schema alone, or with noisy facts for a price.
 
-        argument: JSON of the table's name and the price, which may be NULL.
-        ask: a function that answers several statements for their price, or none.
+        argument: JSON of the table's name and the price, which may be NULL. ask: answers several statements, or none.
         """
         require_owner(caller)
         name, price = json.loads(argument)
@@ -233,7 +232,7 @@ def _columns(table: TableName, catalog: Catalog) -> Iterator[list[Value]]:
 
 
 def _unit(policy: Policy, column: str) -> str | None:
-    """Returns the role of a column in the privacy unit. None if it has no role."""
+    """Returns the role of a column in the privacy unit, if it has one."""
     if fold(column) in map(fold, policy.unit.own_columns):
         return f"{policy.unit.key}, MAX ROWS {policy.unit.max_rows}"
     period = policy.unit.period

@@ -38,8 +38,8 @@ class StatementChecks:
     def check(self, name: str, question: object, request: SelectRequest, caller: Caller) -> str:
         """Returns SQL with the part of a statement's answers that each bound leaves out, and the error at each bound.
 
-        name: a table that the statement reads. request: the request for the question's rows. It may be from earlier
-        policies, if these answered the statement.
+        name: a table that the statement reads. request: the request for the question's rows, perhaps by earlier
+        policies that answered the statement.
         """
         require_owner(caller)
         rows = brought_up(request.rows, self.policies.now().policies)
@@ -54,7 +54,7 @@ class StatementChecks:
             if isinstance(place, EnginePlace):
                 accepted = f"dp_check({quote_text(name)}), without a statement"
                 raise Refusal("dp_check of a statement does not look into an engine's tables", accepted=accepted)
-            with place.opened(cursor, self.workers) as (second, over):
+            with place.open_rows(cursor, self.workers) as (second, over):
 
                 def facts_of(job: CountingJob) -> UnitContributions:
                     return facts_of_units(second, over(job), self.ledger.bounding_key, self.workers)

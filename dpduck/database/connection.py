@@ -14,9 +14,9 @@ import duckdb
 from dpduck.database.progress import progress_here, with_notes
 from dpduck.database.registered import are_kept, find_database, require_free_names, serve
 from dpduck.database.started import Started, complete_store
-from dpduck.kernel.ledger.copies import state_directory
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.ledger.secrets import Steps, no_step
+from dpduck.kernel.ledger.witness import state_directory
 from dpduck.kernel.rows.plans import keep_plans_plain
 from dpduck.store.attaching import STORE_NAME, attach_store, database_file, detach_store, require_no_store
 from dpduck.store.cursors import DatabaseConnections, OpenCursor
@@ -32,9 +32,9 @@ def load(
     """Registers dp() and the other functions on a connection, and attaches the store as `private`.
 
     store: a file, by default <name>_private.duckdb beside a database file. A database in memory has a store in memory.
-    steps: receives the name of each step of a release, for tests that stop the process there.
-    If dpduck is loaded on two connections of a database, it still works on one after the other is closed. In a
-    read-only database the functions are temporary, so dpduck must be loaded on each connection and cursor.
+    steps: receives the name of each step of a release, for tests that stop the process there. If dpduck is loaded on
+    two connections of a database, it still works on one after the other is closed. In a read-only database the
+    functions are temporary, so dpduck must be loaded on each connection and cursor.
     """
     with _with_store(connection, store) as files:
         installed = are_kept(connection)
@@ -143,7 +143,7 @@ def attach_known(connection: duckdb.DuckDBPyConnection, named: str) -> list[str]
     token = os.environ.get(f"DPDUCK_ENGINE_{name.upper()}_TOKEN")
     if token:
         address += f"{'' if '/;' in address else '/'};token={token}"
-    tables = loaded.engines.known(name)
+    tables = loaded.engines.attached_tables(name)
     if not tables:
         raise Refusal(f"the store knows no table of {name!r}", accepted="dpduck.attach_spark(con, ..), once, before")
     return attach_spark(connection, address, name=name, tables=tables)
@@ -152,8 +152,8 @@ def attach_known(connection: duckdb.DuckDBPyConnection, named: str) -> list[str]
 def verify_store(database: str | Path, store: str | Path | None = None, *, adopt: bool = False) -> int:
     """Reads a store's whole ledger again. Returns the number of entries, or raises StoreError if anything was changed.
 
-    adopt: the owner's declaration that an older copy is the store from now on. All known spending stays spent,
-    and every other copy is refused.
+    adopt: the owner's declaration that an older copy is the store from now on. All known spending stays spent, and
+    every other copy is refused.
     """
     files = store_files(Path(database), store)
     if files.store is None or not files.store.exists():

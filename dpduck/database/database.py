@@ -74,18 +74,13 @@ if TYPE_CHECKING:
     from dpduck.trial.trial import Trials
 
 MOST_BOUND = 10_000
-"""Most SELECTs around releases that are remembered, so that they need not be bound again."""
 
 MOST_ANALYSED = 128
-"""Most statements that are remembered together with their analysis."""
 
 
 @dataclass(frozen=True)
 class Analysed:
-    """Statement with its analysis, and the public facts from which the analysis follows.
-
-    terms: the earlier terms of policies under which the statement was answered, None for the terms in force.
-    """
+    """Statement with its analysis, and the public facts behind it. terms: earlier terms that answered, if any."""
 
     statement: AskStatement
     analysis: Analysis
@@ -120,7 +115,7 @@ class Database:
         self._copies = ReleaseCopies(connections.cursor)
         self._releaser = Releaser(
             connections.cursor, ledger, self._releases, self._copies, operating_system_entropy(), steps, self._workers,
-            self._place_of, self._measured.put,
+            self._place_of, self._measured.save,
         )  # fmt: skip
         self._changes = OwnerChanges(connections.cursor, self._policies, ledger, self._prepared, self.engines)
         self._views = PrivateViews(self._releases, store, self._policies.all_tables)
@@ -140,27 +135,22 @@ class Database:
 
     @property
     def about(self) -> AboutTables:
-        """Returns the part that describes tables."""
         return self._about()
 
     @property
     def checks(self) -> StatementChecks:
-        """Returns the part that checks a statement's bounds for an owner."""
         return self._checks()
 
     @property
     def trials(self) -> Trials:
-        """Returns the part that tries statements over the true rows, for an owner."""
         return self._trials()
 
     @property
     def sparse(self) -> SparseQueries:
-        """Returns the part for queries of sparse data."""
         return self._sparse()
 
     @property
     def streams(self) -> Streams:
-        """Returns the part for streams."""
         return self._streams()
 
     def _new_about(self) -> AboutTables:
@@ -210,7 +200,6 @@ class Database:
 
     @property
     def ledger(self) -> Ledger:
-        """Returns the ledger of the store."""
         return self._ledger
 
     def _place_of(self, rows: RequestRows) -> RowPlace:
@@ -222,11 +211,9 @@ class Database:
         self._releases.seconds = seconds
 
     def kept_by(self, principal: str) -> tuple[int, int]:
-        """Returns the number of releases and views of a principal in the store, and the number of their rows."""
         return self._releases.kept_by(principal)
 
     def has_copies(self, sql: str) -> bool:
-        """Tells whether all copies of releases that this SQL reads still exist."""
         return self._copies.has_all(sql)
 
     def run(self, text: str, caller: Caller) -> str:
@@ -257,7 +244,7 @@ class Database:
         if isinstance(statement, CreatePrivate) and statement.kind == STREAM:
             return self.streams.explain(statement, caller)
         if isinstance(statement, SampleRelease):
-            return self._tables().explained(statement, caller)
+            return self._tables().explain(statement, caller)
         question, request = self._question(statement, text, caller)
         caller.require_tables(request.asked_tables)
         if isinstance(statement, AskStatement):
@@ -266,7 +253,7 @@ class Database:
                 catalog = Catalog(cursor, self._policies, box, caller, terms=None if earlier is None else earlier.terms)
                 reuse = self._from_known.reuse(text, caller, catalog, cursor)
                 if reuse is not None and isinstance(question, SelectRequest):
-                    chosen = reuse.chosen(request)
+                    chosen = reuse.choose(request)
         forecast = partial(self.foresight.forecasts, share=caller.share)
         return explain_sql(forecast(question) if chosen is None else forecast_reuse(chosen, forecast))
 
@@ -285,7 +272,6 @@ class Database:
     def _question(
         self, statement: Statement, text: str, caller: Caller
     ) -> tuple[SyntheticRequest | SparseRequest | SelectRequest, SelectRequest]:
-        """Returns the question of a statement with a price, and the request for its rows."""
         if isinstance(statement, CreateSynthetic):
             synthetic = self._tables().analyse(statement, caller)
             return synthetic, synthetic.base
@@ -320,10 +306,7 @@ class Database:
         return listings.rows_sql([(column.name, column.type_name) for column in columns], [])
 
     def check(self, argument: str, caller: Caller) -> str:
-        """Returns SQL with exact facts about a table, or about a statement over it, for the owner alone.
-
-        argument: JSON of the table's name and the statement, which may be NULL.
-        """
+        """Returns SQL with exact facts for the owner alone. argument: JSON of a table and a statement or null."""
         require_owner(caller)
         name, text = json.loads(argument)
         if text is None:
@@ -338,21 +321,11 @@ class Database:
         require_owner(caller)
         return trial_sql(self.trials, argument, caller)
 
-    def budget(self, caller: Caller) -> str:
-        """Returns SQL that lists budgets, with the spent and the remaining amounts."""
-        return self.listings.budget(caller)
-
-    def ledger_entries(self, caller: Caller) -> str:
-        """Returns SQL that lists all charges for the owner, and for anybody else their own charges."""
-        return self.listings.ledger_entries(caller)
-
     def list_policies(self, caller: Caller) -> str:
-        """Returns SQL that lists the policies in force, which are public."""
         policies, at = self._policies.policies(), {**self._prepared.at(), **self.engines.prepared.at()}
         return listings.policies(policies, at, [policy_sql(policy, self.connections.home) for policy in policies])
 
     def list_releases(self, caller: Caller) -> str:
-        """Returns SQL that lists released tables."""
         return listings.releases(self._releases.all(), None if caller.owner else caller.name)
 
     def plan(self, text: str, caller: Caller) -> str:
@@ -367,20 +340,11 @@ class Database:
 
         return combine_cells(self._releases, text, caller)
 
-    def ask(self, argument: str, caller: Caller) -> str:
-        """Returns SQL with the answers of a private histogram or session."""
-        return self.sparse.ask(argument, caller)
-
-    def describe_ask(self, argument: str, caller: Caller) -> str:
-        """Returns SQL with the columns of ask's answers and no rows. It reads nothing private and uses up no round."""
-        return self.sparse.describe_ask(argument, caller)
-
     def _analysis(
         self, statement: AskStatement, text: str, box: Sandbox, caller: Caller, earlier: Analysed | None = None
     ) -> Analysed:
-        """Returns the analysis of a statement.
+        """Returns the analysis of a statement. A statement that was paid under other defaults of options keeps those.
 
-        If the statement was paid for under other defaults of options, its request has the form of then.
         earlier: the statement's last analysis, which is reused if its public facts are still the same.
         """
         read = self._analyse_under_terms(statement, text, box, caller, earlier)
@@ -395,7 +359,7 @@ class Database:
 
     def _is_paid(self, request: SelectRequest) -> bool:
         """Tells whether a request was ever charged, even if it failed or was not answered."""
-        asked = self._releases.asked(request.digest())
+        asked = self._releases.find_outcome(request.digest())
         return (asked.release, asked.failed, asked.unanswered) != (None, None, None)
 
     def _analyse_under_terms(
@@ -414,7 +378,7 @@ class Database:
                 analysis = analyse(fresh, catalog, own_options())
                 if analysis.request.question.treatment.strategy_table:
                     analysis = with_matrix(analysis, catalog)
-                finished.append(Analysed(fresh, analysis, now.known, terms))
+                finished.append(Analysed(fresh, analysis, now.facts, terms))
                 return finished[-1]
 
             analysed: Analysed = as_answered(
@@ -422,7 +386,7 @@ class Database:
             )
             whole = finished[0].terms is None  # a refused reading lacks some facts
             if whole and len(text) <= LONGEST_KEPT and sum(analysed.analysis.request.question.sizes) <= MOST_LABELS:
-                self._analysed.put((text, caller), analysed)
+                self._analysed.save((text, caller), analysed)
             return analysed
 
     def _is_answered(self, read: Analysed, caller: Caller) -> bool:
@@ -453,7 +417,7 @@ class Database:
             return select_sql
         errors = errors_of(analysis, release)
         if analysis.cells:
-            select_sql, errors = cells_sql(analysis, self._measured.kept(release.name), self._copies), ""
+            select_sql, errors = cells_sql(analysis, self._measured.find(release.name), self._copies), ""
         scoped = replace(
             release,
             scope="; ".join(filter(None, (scope_of(analysis.request), errors))),
@@ -461,7 +425,7 @@ class Database:
             notes=notes_of(analysis, release),
             caption=analysis.caption.text,
         )
-        ready = self._views.put(statement, text, caller, scoped, select_sql, columns)
+        ready = self._views.save(statement, text, caller, scoped, select_sql, columns)
         return listings.status(ready + nothing_shown(analysis.request, release))
 
     def _release(
@@ -489,7 +453,7 @@ class Database:
 
         tools = Tools(box or Sandbox(), self._ledger.secrets, self._steps)
         announce = partial(self.foresight.say, mechanism)
-        planned_now = partial(mechanism.planned, question, recheck, tools, announce)
+        planned_now = partial(mechanism.plan_release, question, recheck, tools, announce)
         release = self._releaser.release(digest, planned_now, caller, text)
         for bound_analysis in bound:  # it bound before the charge, over the same columns
             self._note_bound(release, bound_analysis)
@@ -509,7 +473,6 @@ class Database:
         self._note_bound(release, analysis)
 
     def _note_bound(self, release: StoredRelease, analysis: Analysis) -> None:
-        """Remembers that the SQL of an analysis has bound around a release."""
         if len(self._bound) >= MOST_BOUND:
             self._bound.clear()
         self._bound.add((release.name, analysis.outer.sql, analysis.confidence))

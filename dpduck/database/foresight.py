@@ -32,10 +32,7 @@ class Foresight:
     progress: Progress | None
 
     def forecasts(self, question: Any, share: Fraction | None) -> list[Forecast]:
-        """Returns the ways to answer a question. The chosen way has advice and its price.
-
-        share: the caller's part of the budget, None for all.
-        """
+        """Returns the ways to answer a question. share: the caller's part of the budget, None for the whole budget."""
         explanation = explain_question(question)
         request = explanation.request
         if request is None:
@@ -47,7 +44,7 @@ class Foresight:
             stderr = worst if way.stderr is None and way.chosen else way.stderr
             warning = noise_warning(request, stderr, expected) if isinstance(question, SelectRequest) else ""
             advice = explanation.advice(budget, expected) if way.chosen else ""
-            ways.append(replace(way, stderr=stderr).noted(warning, advice))
+            ways.append(replace(way, stderr=stderr).with_notes(warning, advice))
         seconds = next((way.seconds for way in ways if way.chosen), None)
 
         def times(other: SelectRequest) -> float | None:
@@ -73,7 +70,6 @@ class Foresight:
         return ranks[0] if ranks else None
 
     def expect(self, seconds: float | None, *, counted: bool = True) -> None:
-        """Sets the expected time of the present work on the progress line. counted: as in Progress.expect."""
         if self.progress is not None:
             self.progress.expect(seconds, counted=counted)
 
@@ -90,6 +86,5 @@ class Foresight:
             self.steps(word)
 
     def _expect_rows(self, request: SelectRequest) -> int | None:
-        """Returns the policy's EXPECT ROWS, None without it."""
         policy = self.policies.now().policies.get(request.rows.table.sql)
         return None if policy is None else policy.expect_rows

@@ -1,8 +1,4 @@
-"""Calls of dp's SQL functions: the database's method for each function, and the messages of failures.
-
-dp_draft writes a policy from the schema, or also from priced answers to statements. These statements go through the
-same door as anybody's.
-"""
+"""Calls of dp's SQL functions: the database's method for each function, and the messages of failures."""
 
 from __future__ import annotations
 
@@ -33,15 +29,16 @@ UNWRITTEN = (
 
 
 def draft(database: Database, argument: str, caller: Caller) -> str:
-    """Returns SQL with the draft of a policy, line by line."""
+    """Returns SQL with the draft of a policy. A private draft's statements are charged like any statement."""
     return database.about.draft(argument, caller, partial(_answer_statements, database, caller))
 
 
 def _answer_statements(
     database: Database, caller: Caller, statements: Sequence[str]
 ) -> list[tuple[Rows, float | None]]:
-    """Returns the rows of each statement, with the rank error of its first quantile. If the budget has no room for all
-    statements, refuses before anything is charged.
+    """Returns the rows of each statement, with the rank error of its first quantile.
+
+    If the budget has no room for all statements, they are refused before anything is charged.
     """
     with database.connections.cursor() as cursor:
         batch = database.plan(";\n".join(statements), caller)
@@ -69,7 +66,7 @@ def answer(database: Database | Started, caller: Caller, action: str, argument: 
 
 @dataclass(frozen=True)
 class CallResult:
-    """Result of one call. entry: the ledger entry that paid for its release. None if it needed no entry."""
+    """Result of one call. entry: the ledger entry that paid for its release, if any."""
 
     sql: str
     entry: int | None
@@ -121,6 +118,10 @@ def _dispatch(started: Database | Started, caller: Caller, action: str, argument
             return database.streams.list_streams(caller)
         case "list_sessions":
             return database.sparse.list_sessions(caller)
+        case "ask":
+            return database.sparse.ask(text, caller)
+        case "describe_ask":
+            return database.sparse.describe_ask(text, caller)
         case "list_policies":
             return database.list_policies(caller)
         case "list_releases":
@@ -133,8 +134,6 @@ def _dispatch(started: Database | Started, caller: Caller, action: str, argument
         "known": database.known,
         "draft": partial(draft, database),
         "plan": database.plan,
-        "ask": database.ask,
-        "describe_ask": database.describe_ask,
         "stderr_of": database.combine_cells,
         "ratio_of": database.combine_cells,
     }

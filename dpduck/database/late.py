@@ -18,7 +18,6 @@ class Late(Generic[T]):
         self._built: tuple[T] | None = None
 
     def __call__(self) -> T:
-        """Returns the part. The first call builds it."""
         with self._lock:
             if self._built is None:
                 self._built = (self._build(),)

@@ -24,7 +24,7 @@ class Listings:
 
     def budget(self, caller: Caller) -> str:
         """Returns SQL that lists budgets, with the spent and the remaining amounts."""
-        dropped = self.policies.dropped() if caller.owner else []
+        dropped = self.policies.list_dropped() if caller.owner else []
         return tables.budgets(self.policies.policies(), dropped, self.ledger, caller)
 
     def ledger_entries(self, caller: Caller) -> str:

@@ -1,6 +1,6 @@
 """Names and parameters of dpduck's SQL functions, and the SQL of the functions that any DuckDB runs.
 
-This module imports nothing that plans or counts. A server's process for clients needs these names, and does neither.
+This module imports nothing that plans or counts, since a server's process for clients needs only these names.
 """
 
 from __future__ import annotations

@@ -51,20 +51,19 @@ class Progress:
         self._busy = threading.Lock()
 
     def note(self, step: str) -> None:
-        """Records that a step was reached."""
         self._rounds += step == ROUND
         self._word = f"measuring and fitting, round {self._rounds}" if step == ROUND else WORDS.get(step, self._word)
         if step == COUNTED:
             self._since = time.monotonic()
 
     def expect(self, seconds: float | None, *, counted: bool) -> None:
-        """Sets the expected time of the remaining work, from public facts. None if it is unknown. counted: whether
-        that time begins now. Otherwise it begins with the end of the count, which takes an unknown time.
+        """Sets the expected time of the remaining work, from public facts, None if it is unknown.
+
+        counted: whether that time begins now, and not with the end of the count, which takes an unknown time.
         """
         self._seconds, self._since = seconds, time.monotonic() if counted else None
 
     def text(self) -> str:
-        """Returns the present line."""
         line = f"dpduck: {self._word}, {time.monotonic() - self._began:.0f} s"
         if self._seconds is not None and self._since is not None:
             line += f" of about {max(1, self._since - self._began + self._seconds):.0f} s"
@@ -112,7 +111,7 @@ class Progress:
 
 
 def progress_here() -> Progress | None:
-    """Returns a line on standard error if somebody sees it, on a terminal or in a notebook's cell. Otherwise None."""
+    """Returns a line on standard error if that is a terminal or a notebook's cell, and otherwise None."""
     stream = sys.stderr
     looked_at = stream is not None and (stream.isatty() or type(stream).__module__.startswith("ipykernel"))
     return Progress(stream) if looked_at else None

@@ -32,8 +32,8 @@ FUNCTION = "dpduck_call"
 CALLED = "query(coalesce(" + FUNCTION + "({}, {}), 'SELECT NULL AS {}'))"
 """Source of a macro: the SQL that the function returns, or a column with the macros' version if it returns NULL.
 
-The function returns NULL to the thread that creates or compares macros, since DuckDB binds them meanwhile. If it
-returned a text, DuckDB's client would check whether that is a pandas value, and import pandas for the check.
+The function returns NULL to the thread that creates or compares macros, since DuckDB binds them meanwhile. For a text,
+DuckDB's client would import pandas, to check whether the text is one of its values.
 """
 
 IDENTITY = "identity"
@@ -58,7 +58,7 @@ def install_shipped(connection: duckdb.DuckDBPyConnection, temporary: str, store
 
 
 def _foreign_shipped(macros: set[tuple[str, str]], store: str) -> str | None:
-    """Returns the name of the first macro with the name of a shipped one and another body. macros: names and bodies."""
+    """Returns the name of the first macro with a shipped macro's name and another body. macros: names and bodies."""
     names = list_macro_names()
     macros = {(name, body) for name, body in macros if name in names}
     if not macros:
@@ -90,7 +90,7 @@ def find_database(connection: duckdb.DuckDBPyConnection) -> Started | None:
 def serve(connection: duckdb.DuckDBPyConnection, database: Started, *, kept: bool) -> None:
     """Lets dpduck answer for this connection's database, through macros in the database.
 
-    kept: whether macros of all names are there. If one check finds that all have this version, nothing is written.
+    kept: whether macros of all names are there. If all have this version, nothing is written.
     """
     for ended in [identity for identity, served in _DATABASES.items() if not served.connections.any_open()]:
         del _DATABASES[ended]
@@ -107,7 +107,7 @@ def serve(connection: duckdb.DuckDBPyConnection, database: Started, *, kept: boo
 
 
 def _identity(connection: duckdb.DuckDBPyConnection) -> str | None:
-    """Returns a database's identity, None without one. It is passed in _SAID: DuckDB may import pandas for a result."""
+    """Returns a database's identity, if it has one. It is passed in _SAID: DuckDB may import pandas for a result."""
     question = secrets.token_hex(16)
     with connection.cursor() as cursor:  # a call takes a hundredth of the time of a search among functions
         try:
@@ -120,8 +120,8 @@ def _identity(connection: duckdb.DuckDBPyConnection) -> str | None:
 def _register(connection: duckdb.DuckDBPyConnection) -> str:
     """Registers the scalar function, with side effects declared so that DuckDB neither folds nor caches its calls.
 
-    DuckDB calls it while the database is open, but frees its Python object with the connection that registered it.
-    That is a crash in 1.5 and 2.0. So the object is kept forever, and holds nothing.
+    DuckDB calls it while the database is open, but frees its Python object with the connection that registered it,
+    which is a crash in 1.5 and 2.0. So the object is kept forever, and holds nothing.
     """
     identity = secrets.token_hex(16)
 
@@ -172,13 +172,8 @@ def _version() -> str:
 
 def are_kept(connection: duckdb.DuckDBPyConnection) -> bool:
     """Tells whether macros of all names are in the current database. It drops them all and rolls the drop back."""
-    dropped = [*(f"DROP MACRO TABLE {name}" for name in MACROS), *map(_drop_sql, list_macro_kinds())]
-    return _taken_back(connection, "; ".join(dropped))
-
-
-def _drop_sql(macro: tuple[str, str]) -> str:
-    name, kind = macro
-    return f"DROP MACRO {kind}{name}"
+    shipped = (f"DROP MACRO {kind}{name}" for name, kind in list_macro_kinds())
+    return _taken_back(connection, "; ".join([*(f"DROP MACRO TABLE {name}" for name in MACROS), *shipped]))
 
 
 def _are_ours(connection: duckdb.DuckDBPyConnection) -> bool:
@@ -197,7 +192,6 @@ def _are_ours(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def _mandatory_parameters(parameters: str) -> list[str]:
-    """Returns the parameters that have no default."""
     return [parameter for parameter in parameters.split(", ") if parameter and ":=" not in parameter]
 
 

@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 
 
 class Started:
-    """A database that dpduck is loaded on. beside: the store's file. None for a database in memory.
-
-    progress: the line that a person at a terminal or notebook sees. None if nobody is there.
-    """
+    """A database that dpduck is loaded on. beside: the store's file, None in memory. progress: its visible line."""
 
     def __init__(
         self,
@@ -43,7 +40,6 @@ class Started:
 
     @property
     def listings(self) -> Listings:
-        """Returns the listings that need no full database."""
         with self._lock:
             if self._listings is None:
                 from dpduck.database.listings import Listings, policies_of  # noqa: PLC0415

@@ -50,7 +50,7 @@ def prepare_alike(source: duckdb.DuckDBPyConnection, target: duckdb.DuckDBPyConn
 
 
 def _within(table: str, home: str) -> str:
-    """Returns a table's name without the database that it lies in."""
+    """Returns a table's name without its database."""
     return table.removeprefix(f"{quote_identifier(home)}.")
 
 
@@ -67,7 +67,7 @@ def _copy_table(
 
 
 def _keys(source: duckdb.DuckDBPyConnection, table: str) -> list[str]:
-    """Returns a list with the column of a primary key or a UNIQUE constraint of one column. It is empty without one."""
+    """Returns the column of a primary key or UNIQUE constraint of one column, in a list, which is empty without one."""
     rows = source.execute(
         "SELECT constraint_column_names[1] FROM duckdb_constraints() WHERE len(constraint_column_names) = 1 "
         "AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND "
@@ -89,7 +89,6 @@ def _parents_first(waiting: dict[str, str | None]) -> Iterator[tuple[str, str | 
 
 
 def _parent_name(ddl: str | None) -> str | None:
-    """Returns the name of the table that a policy's unit refers to."""
     statement = parse_statement(ddl) if ddl else None
     unit = statement.clauses.unit if isinstance(statement, CreatePolicy) else None
     return unit.references[0].table.lower() if unit is not None and unit.references is not None else None

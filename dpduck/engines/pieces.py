@@ -22,7 +22,7 @@ PIECE, OTHERS = "dpduck_piece", "dpduck_others"
 """Columns in an engine: a piece's name, and the number of left-out rows (without a unit, or over CROWD of a unit)."""
 
 PIECE_ROWS = 1 << 16
-"""Approximate number of rows of a piece. It has no part of a unit."""
+"""Approximate number of rows of a piece, which has whole units only."""
 
 
 def packing(tables: Sequence[Sent], key: int, number: int = 0) -> Order:
@@ -31,14 +31,14 @@ def packing(tables: Sequence[Sent], key: int, number: int = 0) -> Order:
 
 
 def rows_name(table: int) -> str:
-    """Returns the name of the column with the number of a table's rows in a piece."""
+    """Names the column with the number of a table's rows in a piece."""
     return f"dpduck_rows_{table}"
 
 
 def bundle_task(
     plain: Mapping[str, Any], given: Iterable[pa.RecordBatch], workers: Workers
 ) -> Iterator[pa.RecordBatch]:
-    """Yields a table's rows in bundles of one bucket each. A bundle is one row, with each column as bytes to be small.
+    """Yields a table's rows in bundles of one bucket each. A bundle is one row, with each column as bytes.
 
     The last input column is the bucket of a row's unit. The first bundle of each part has the number of left-out rows.
     """
@@ -56,8 +56,10 @@ def bundle_task(
 
 
 def pack_task(plain: Mapping[str, Any], given: pa.Table, workers: Workers) -> pa.Table:
-    """Packs the rows of a bucket into pieces of whole units. Each row of the result is a piece. For each table, it has
-    the columns as bytes and the number of rows. The numbers of the first piece also count the left-out rows.
+    """Packs the rows of a bucket into pieces of whole units. Each row of the result is a piece.
+
+    For each table, a piece has the columns as bytes and the number of rows. The first piece counts left-out rows as
+    well.
     """
     order, bundles, output = orders.order_from(plain), given.to_pylist(), dict[str, list[Any]]()
     tables = [_of_units(order, number, bundles) for number in range(len(order.tables))]
@@ -127,7 +129,7 @@ def _pack_column(column: pa.ChunkedArray) -> bytes:
 
 
 def _unpack_column(pieces: Sequence[Mapping[str, Any]], name: str) -> pa.ChunkedArray:
-    """Reads a column from pieces. If it is dictionary-encoded in any piece, the whole column is."""
+    """Reads a column from pieces. The whole column is dictionary-encoded if it is so in any piece."""
     chunks = [chunk for piece in pieces for chunk in pa.ipc.open_stream(piece[name]).read_all().column(0).chunks]
     chunks = [chunk for chunk in chunks if len(chunk)]
     listed = [pa.types.is_dictionary(chunk.type) for chunk in chunks]

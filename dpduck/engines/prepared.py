@@ -1,7 +1,7 @@
 """Prepared tables of an engine: they are packed into a table of the engine's own, as pieces of whole privacy units.
 
 Tables that share their units are packed into one table, at one moment. A statement reads only the columns that it needs
-from each piece. No rows are grouped, or sent from task to task.
+from each piece, and no rows are grouped or sent from task to task.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from dpduck.engines.spark import Columns, Packed, SparkEngine, TablePlace
-from dpduck.kernel.contributions import key_integer
+from dpduck.kernel.rows.bounding import key_integer
 from dpduck.language.rows.facts import Policy
 from dpduck.language.text.names import TableName
 from dpduck.store.cursors import OpenCursor
@@ -46,7 +46,6 @@ class TablePack:
 
     @property
     def tables(self) -> list[str]:
-        """Returns the names of the tables in SQL."""
         return [name for name, _ in self.packed.tables]
 
     def is_of(self, policy: Policy) -> bool:
@@ -69,7 +68,7 @@ class TablePack:
 
 
 class PreparedThere:
-    """Prepared tables of engines, as the store has them. placed: returns policies' tables. engine: one by its name."""
+    """Prepared tables of engines, as the store has them. placed: locates policies' tables. engine: one by its name."""
 
     def __init__(
         self,
@@ -82,17 +81,15 @@ class PreparedThere:
         self._open_cursor, self._policies = open_cursor, policies
         self._table = f"{quote_identifier(store)}.dpduck.engine_packs"
         self._placed, self._engine = placed, engine
-        self._known = list[TablePack]()
+        self._packs = list[TablePack]()
 
     def read_records(self) -> None:
-        """Reads the store's records of prepared tables."""
         with self._open_cursor() as cursor:
             rows = cursor.execute(f"SELECT facts FROM {self._table} WHERE facts IS NOT NULL").fetchall()
-            self._known = [read_record(TablePack, facts) for (facts,) in rows]
+            self._packs = [read_record(TablePack, facts) for (facts,) in rows]
 
     def at(self) -> dict[str, str]:
-        """Returns the time at which each table was prepared, by the table's name in SQL."""
-        return {table: record.at for record in self._known for table in record.tables}
+        return {table: record.at for record in self._packs for table in record.tables}
 
     def rows(self, table: TableName) -> float | None:
         """Returns the number of prepared rows, for the owner alone. None if there are none that can be read."""
@@ -103,8 +100,8 @@ class PreparedThere:
         return float(engine.count_rows(record.packed, table.sql))
 
     def of(self, private: Sequence[TableName]) -> TablePack | None:
-        """Returns the pack with the rows of these tables, None if they have none. Refuses tables of several moments."""
-        records = [next((record for record in self._known if table.sql in record.tables), None) for table in private]
+        """Returns the pack with the rows of these tables, if they have one. Refuses tables of several moments."""
+        records = [next((record for record in self._packs if table.sql in record.tables), None) for table in private]
         if any(record != records[0] for record in records):
             names = ", ".join(map(str, private))
             raise Refusal(f"{names} are not of one moment", accepted=f"ALTER PRIVACY POLICY ON {names} PREPARE")
@@ -119,7 +116,7 @@ class PreparedThere:
     @contextmanager
     def changing(self, policies: Sequence[Policy], bounding_key: bytes) -> Iterator[list[str]]:
         """Prepares tables again for policies with new units or epochs, in force after the block. Yields messages."""
-        packs = {table: entry for entry in self._known for table in entry.tables}
+        packs = {table: entry for entry in self._packs for table in entry.tables}
         changed = [entry for entry in policies if entry.table.sql in packs and not packs[entry.table.sql].is_of(entry)]
         written, said = self._pack_groups(changed, bounding_key) if changed else [], list[str]()
         try:
@@ -133,7 +130,7 @@ class PreparedThere:
     def unprepare(self, table: TableName) -> None:
         """Goes back to the live rows of a table, and of all tables in its pack, since they are of one moment."""
         if table.sql in self.at():
-            self._keep([record for record in self._known if table.sql not in record.tables])
+            self._keep([record for record in self._packs if table.sql not in record.tables])
 
     def clear(self, name: str) -> None:
         """Deletes packed tables of an engine that are not in use: they were replaced, or not written completely."""
@@ -148,7 +145,7 @@ class PreparedThere:
                     cursor.execute(f"DELETE FROM {self._table} WHERE there = ?", [there])
 
     def _is_prepared(self, policy: Policy) -> bool:
-        record = next((pack for pack in self._known if policy.table.sql in pack.tables), None)
+        record = next((pack for pack in self._packs if policy.table.sql in pack.tables), None)
         engine = None if record is None else self._engine(record.engine)
         return record is not None and record.is_of(policy) and engine is not None and engine.is_packed(record.packed)
 
@@ -166,7 +163,6 @@ class PreparedThere:
         return [self._pack(entry, key_integer(bounding_key)) for entry in shared]
 
     def _pack(self, policies: Sequence[Policy], key: int) -> TablePack:
-        """Packs tables that share their units into one table, in the schema of the first table."""
         placed, nonce, packed = self._placed(policies), secrets.token_hex(16), None
         there, at = f"{placed.there.rpartition('.')[0]}.dpduck_packed_{nonce}", datetime.now(UTC)
         with self._open_cursor() as cursor:
@@ -185,7 +181,7 @@ class PreparedThere:
     def _take(self, written: Sequence[TablePack]) -> None:
         """Puts packs into use, all in one transaction, and deletes the packs that they replace."""
         replaced = {table for record in written for table in record.tables}
-        self._keep([*(record for record in self._known if not replaced & set(record.tables)), *written])
+        self._keep([*(record for record in self._packs if not replaced & set(record.tables)), *written])
 
     def _keep(self, prepared: Sequence[TablePack]) -> None:
         with self._open_cursor() as cursor:
@@ -196,7 +192,7 @@ class PreparedThere:
                 cursor.execute(f"UPDATE {self._table} SET facts = ? WHERE there = ?", [facts, record.packed.there])
             left = cursor.execute(f"SELECT DISTINCT engine FROM {self._table} WHERE facts IS NULL").fetchall()
             cursor.execute("COMMIT")
-        self._known = list(prepared)
+        self._packs = list(prepared)
         for (name,) in left:
             self.clear(str(name))
 

@@ -1,7 +1,7 @@
 """Probe of an engine: before it is attached, it must count public made-up rows correctly.
 
-A unit with rows in several partitions must count as often as any other. Unusual values must mean the same as in DuckDB.
-A task must be able to start a worker process. If a task fails, the engine must not quote its rows.
+A unit with rows in several partitions must count as often as any other unit. Unusual values must mean the same as in
+DuckDB. A task must be able to start a worker process, and a failing task must not quote its rows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Spark Connect: describes an engine's tables, and runs orders over rows that the engine groups by whole units.
+"""Spark Connect (Spark 4, Databricks, Sail): describes an engine's tables, and runs orders over whole units there.
 
-Spark 4, Databricks and Sail speak this protocol. Only this module imports pyspark, when an engine is attached.
+Only this module imports pyspark, when an engine is attached.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from dpduck.engines.pieces import OTHERS, PIECE, packing, rows_name
 from dpduck.engines.task import PIECES, task_of
-from dpduck.kernel.contributions import UNIT
 from dpduck.kernel.places.orders import ALIKE, BUCKET, GROUPS, PARTIAL, TABLE, Order, Sent, column_name
 from dpduck.kernel.rows import reader
+from dpduck.kernel.rows.bounding import UNIT
 from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.sqltypes import sql_type
 
@@ -27,7 +27,8 @@ TYPES = {
     "double": "DOUBLE", "string": "VARCHAR", "boolean": "BOOLEAN", "date": "DATE", "timestamp_ntz": "TIMESTAMP",
 }  # fmt: skip
 """DuckDB's types for values that pass unchanged through Arrow. Timestamps of a session's time zone, char(n), texts
-under a collation and nested values do not."""
+under a collation and nested values do not.
+"""
 
 Columns = tuple[tuple[str, str], ...]
 _DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
@@ -93,7 +94,7 @@ class SparkEngine:
     def __init__(self, session: Any) -> None:
         self._session = session
 
-    def described(self, there: str) -> TableDescription:
+    def describe(self, there: str) -> TableDescription:
         """Returns the description of a table. Refuses views, filtered tables and types that Arrow would change."""
         if not _NAME.fullmatch(there):
             raise Refusal(f"{there!r} is no name of an engine's table", accepted=ACCEPTED)
@@ -134,7 +135,7 @@ class SparkEngine:
     def carry(self, places: dict[str, TablePlace], buckets: int, order: Order) -> Iterator[pa.Table]:
         """Runs an order over tables, in one task for each bucket, and yields the results of the tasks.
 
-        By groupBy, the engine must give all rows of a bucket to one call. A partitioning would not oblige it to do so.
+        groupBy obliges the engine to give all rows of a bucket to one call. A partitioning would not.
         """
         frames = {name: self._session.table(place.there) for name, place in places.items()}
         return self.carry_frames(frames, places, buckets, order)
@@ -178,7 +179,6 @@ class SparkEngine:
         return int(self._rows(f"SELECT sum({rows_name(number)}) FROM {packed.there}")[0][0] or 0)
 
     def unpack(self, there: str) -> None:
-        """Deletes a pack, if it exists."""
         self._session.sql(f"DROP TABLE IF EXISTS {there}").collect()
 
     def carry_packed(self, packed: Packed, order: Order) -> Iterator[pa.Table]:
@@ -205,7 +205,6 @@ class SparkEngine:
             raise InternalError(reader.FAILED)
 
     def made_up(self, rows: pa.Table, partitions: int) -> Any:
-        """Returns public rows as a frame with several partitions."""
         return self._session.createDataFrame(rows).repartition(partitions)
 
     def carry_frames(
@@ -218,7 +217,7 @@ class SparkEngine:
             yield pa.ipc.open_stream(body).read_all()
 
     def _fetch_results(self, results: Any) -> Iterator[Sequence[Any]]:
-        """Yields results as tasks end. An engine in this process would then run one task at a time, so it gives all."""
+        """Yields results as tasks end. An engine in this process yields all at once: else its tasks run one by one."""
         if ".connect." in type(self._session).__module__:
             yield from results.toLocalIterator()
         else:
@@ -247,7 +246,7 @@ def _frame_to_group(frames: dict[str, Any], places: dict[str, TablePlace], bucke
 
 
 def _select_columns(number: int, place: TablePlace, table: Sent, frame: Any, order: Order) -> tuple[TablePlace, Any]:
-    """Returns the columns that an order needs, renamed by number. Units with too many rows keep only the first."""
+    """Returns the columns that an order needs, renamed by number. Units with too many rows keep only the first rows."""
     own = table.columns
     own_rows = frame if place.unit is None or place.every else frame.where(f"{_quote_name(place.unit)} IS NOT NULL")
     rows = own_rows.selectExpr(*(f"{_quote_name(name)} AS {column_name(number, n)}" for n, (name, _) in enumerate(own)))

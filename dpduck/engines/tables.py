@@ -62,7 +62,7 @@ class EngineTables:
         """Creates stand-ins of an engine's tables in the catalog, as name.schema.table, and returns their names."""
         require_plain_names(name)
         probe_engine(engine, self._workers)
-        descriptions = {there: engine.described(there) for there in tables}
+        descriptions = {there: engine.describe(there) for there in tables}
         named = {there: TableName((name, *there.split(".")[-2:])) for there in tables}
         if len({table.sql for table in named.values()}) < len(descriptions):
             raise Refusal("two tables have one schema and name", accepted="one of them, or two names of engines")
@@ -105,7 +105,7 @@ class EngineTables:
             self._held = {row[0]: EngineTableRecord(*map(str, row)) for row in rows}
         return self._held
 
-    def known(self, name: str) -> list[str]:
+    def attached_tables(self, name: str) -> list[str]:
         """Returns the tables that were ever attached from engines of this name, by their names in the engine."""
         return sorted(record.there for record in self._read_records().values() if record.engine == name)
 
@@ -179,7 +179,7 @@ class EngineTables:
         prepared: TablePack | None = None,
     ) -> EngineRows:
         """Returns an engine's rows for one statement. Refuses tables that have changed."""
-        (engine, buckets), policies = self._engines[name], list(map(self._policies.required_policy, private))
+        (engine, buckets), policies = self._engines[name], list(map(self._policies.require_policy, private))
         if not every and prepared != self.prepared.of(private):
             raise Refusal("a table was prepared again meanwhile", accepted="the same statement again")
         sent = [Sent(one.table.parts, shapes[one.table], unit=unit_column(one, shapes[one.table])) for one in policies]
@@ -197,7 +197,7 @@ class EngineTables:
         recorded, places = self._read_records(), dict[str, TablePlace]()
         for table, policy in ((entry.table, entry) for entry in policies):
             record, unit = recorded[table.sql], unit_column(policy, shapes[table])
-            if self._engines[name][0].described(record.there) != TableDescription(shapes[table], record.identity):
+            if self._engines[name][0].describe(record.there) != TableDescription(shapes[table], record.identity):
                 raise Refusal(f"{table} changed in its engine", accepted=ATTACHED.format(name=name) + " again")
             places[table.sql] = TablePlace(record.there, shapes[table], unit, every)
             self.require_policy(table, None if unit is None else dict(shapes[table])[unit])

@@ -1,7 +1,7 @@
 """Function that an engine runs over rows of whole units. It is sent by value, with the files of dpduck that it needs.
 
-A task has duckdb and pyarrow, but no dpduck. It runs the same files as this process. They are sent as texts, under a
-module name that no installed dpduck has. Every failure there has one fixed text.
+A task has duckdb and pyarrow, but no dpduck. It runs the same files as this process, sent as texts under a module name
+that no installed dpduck has. Every failure there has one fixed text.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Forecast:
     rho: Fraction | None = None
     price: str | None = None
 
-    def noted(self, *notes: str) -> Forecast:
+    def with_notes(self, *notes: str) -> Forecast:
         """Returns the forecast with more notes at its end."""
         return replace(self, notes=(*self.notes, *notes))
 

@@ -62,7 +62,7 @@ def rehearse_asks(asks: Sequence[Ask[Any]], shapes: Shapes, answered: SandboxAns
     while said == "" and left:
         said, left = _complaint(scans, shapes, answered, workers), left - 1
     if said is None:
-        answered.put(question, True)
+        answered.save(question, True)
         return
     words = said.strip().split("\n", 1)[0][:200]
     raise Refusal(
@@ -127,8 +127,6 @@ def _one_of(type_name: str, which: str = "i") -> str:
     listed = ", ".join(quote_text(text) for text in values)
     return f"CAST(list_extract([{listed}], 1 + {which} % {len(values)}) AS {type_name})" if values else "NULL"
 
-
-# Each condition by itself.
 
 _PRIME = 7
 """Base of row numbers. A column has at most six made-up values, and NULL. In a row with digits a, b, c column k has

@@ -122,8 +122,8 @@ class Releaser:
 
     def release(self, digest: str, planned: Callable[[], ReleasePlan], caller: Caller, statement: str) -> StoredRelease:
         """Returns the release under a digest: the stored release, or a new release, charged and made as planned."""
-        with self._locks.held(digest, lambda: self._steps(WAITING)):
-            asked = self._releases.asked(digest)
+        with self._locks.hold(digest, lambda: self._steps(WAITING)):
+            asked = self._releases.find_outcome(digest)
             earlier = asked.release
             if earlier is not None:
                 if caller.tables is not None:  # an earlier release is not for every caller

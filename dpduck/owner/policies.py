@@ -79,10 +79,10 @@ class OwnerDesk:
             return done + (KEPT if same else ANEW) + prepared
         if isinstance(statement, PreparePolicy):
             if statement.undo:
-                named = [self.prepared.named(table) or self._table(table) for table in statement.tables]
+                named = [self.prepared.find(table) or self._table(table) for table in statement.tables]
                 return "; ".join(map(self._unprepare, named))
             tables = dict.fromkeys(map(self._table, statement.tables))
-            policies = list(map(self.policies.required_policy, tables))
+            policies = list(map(self.policies.require_policy, tables))
             for table, period in ((policy.table, policy.unit.period) for policy in policies):
                 if period is not None:
                     raise preparation_refusal(table, period.word)
@@ -133,10 +133,10 @@ class OwnerDesk:
 
     def _alter(self, statement: AlterPolicy) -> tuple[str, str]:
         table = self._table(statement.table)
-        policy = self.policies.required_policy(table)
+        policy = self.policies.require_policy(table)
         if statement.new_epoch:
             tables = dict.fromkeys([table, *map(self._table, statement.others)])
-            policies = map(self.policies.required_policy, tables)
+            policies = map(self.policies.require_policy, tables)
             return self._put_in_force(*(replace(current, epoch=current.epoch + 1) for current in policies))
         columns = self.catalog.columns(table)
         if statement.drop_domain is not None:
@@ -283,7 +283,7 @@ class OwnerDesk:
                 self.ledger.declare_budget(
                     policy.unit.key, str(policy.table), policy.budget, self.principal, self.statement_text
                 )
-                stored.append(self.policies.put(policy))
+                stored.append(self.policies.save(policy))
         done = [f"the policy of {new.table} is in force (revision {new.revision}, epoch {new.epoch})" for new in stored]
         return "; ".join(done), "".join([*prepared, *there])
 

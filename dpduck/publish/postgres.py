@@ -144,7 +144,7 @@ class _Publication:
         if present is None:
             listed = ", ".join(f"{quote_identifier(column.name)} {column.type_name}" for column in columns)
             self._execute(f"CREATE TABLE {self._place(name)} ({listed})")
-        elif [column.stored for column in present] == [column.stored for column in columns]:
+        elif [column.name_and_type for column in present] == [column.name_and_type for column in columns]:
             self._execute(f"DELETE FROM {self._place(name)}")
         else:
             raise Refusal(

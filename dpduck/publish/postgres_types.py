@@ -46,7 +46,7 @@ class PostgresColumn:
     cast: str | None
 
     @property
-    def stored(self) -> tuple[str, str]:
+    def name_and_type(self) -> tuple[str, str]:
         return self.name, self.type_name
 
     @property

@@ -33,7 +33,7 @@ class AnswerIndex:
         self._lock = threading.Lock()
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
 
-    def used(self, key: str) -> bool:
+    def touch(self, key: str) -> bool:
         """Tells whether the index has an answer. If so, the answer counts as just used."""
         with self._lock:
             entry = self._entries.get(key)

@@ -36,7 +36,7 @@ class AnswerCache:
             sql = None if mine is None else mine.get((caller, argument))
         return sql if sql is not None and self._has_copies(sql) else None
 
-    def put(self, caller: Caller, action: str, argument: str | None, sql: str, changes: int) -> None:
+    def save(self, caller: Caller, action: str, argument: str | None, sql: str, changes: int) -> None:
         """Remembers SQL unless the owner has changed something since `changes`. Drops a principal's oldest entries."""
         if action != "run" or argument is None or not argument.lstrip().lower().startswith(("select", "with")):
             return

@@ -92,7 +92,7 @@ class Gate:
         self._idle = threading.Condition(self._lock)
         self._ending = False
         self._running: Counter[str] = Counter()
-        self._known: OrderedDict[str, Inspected] = OrderedDict()
+        self._remembered: OrderedDict[str, Inspected] = OrderedDict()
         self._syncing = threading.Lock()
         self._left_out: dict[str, str] = {}
         self._owners: Counter[str] = Counter()
@@ -113,7 +113,7 @@ class Gate:
     def charging(self, principal: Principal, text: str) -> list[Call]:
         """Lists the calls of a statement that may charge, without asking the vault. Logs a refusal."""
         with self._noting_refusals(principal, text, []):
-            return [call for call in self.inspected(text).calls if call.action not in FREE]
+            return [call for call in self.inspect(text).calls if call.action not in FREE]
 
     @contextmanager
     def _noting_refusals(
@@ -153,17 +153,17 @@ class Gate:
                 keys.append(self._known_or_view(principal, described, [], text))
             return self._runnable_sql(principal, inspected, keys, only_columns=True)
 
-    def inspected(self, text: str) -> Inspected:
+    def inspect(self, text: str) -> Inspected:
         """Inspects a statement, or finds it in the cache. Charges nothing, and does not ask the vault."""
         with self._lock:
-            statement = self._known.get(text)
+            statement = self._remembered.get(text)
         if statement is None:
             statement = inspect(text, self._syntax, longest=self._limits.characters)
             if len(text) <= _REMEMBERED_LENGTH:
                 with self._lock:
-                    self._known[text] = statement
-                    if len(self._known) > _REMEMBERED:
-                        self._known.popitem(last=False)
+                    self._remembered[text] = statement
+                    if len(self._remembered) > _REMEMBERED:
+                        self._remembered.popitem(last=False)
         return statement
 
     def sync(self) -> None:
@@ -233,11 +233,11 @@ class Gate:
 
         Such a call is free, since the vault answers from earlier releases alone.
         """
-        inspected = self.inspected(text)
+        inspected = self.inspect(text)
         here = all(self._public.size(view) is not None or view in self._left_out for view in inspected.views)
         if here or inspected.calls or inspected.listings or inspected.macros:
             return inspected
-        return self.inspected(f"FROM dp_known({quote_text(text)})")
+        return self.inspect(f"FROM dp_known({quote_text(text)})")
 
     def _known_or_view(
         self, principal: Principal, call: Call, charged: list[int], text: str, terms: ClientTerms = ANY
@@ -247,7 +247,7 @@ class Gate:
             return self._ask_vault(principal, call, charged, terms)
         except VaultRefusal as refusal:
             if call.action == "known" and str(refusal).startswith(NOTHING_PRIVATE):
-                self._require_views(self.inspected(text))
+                self._require_views(self.inspect(text))
             raise
 
     def _require_views(self, inspected: Inspected) -> None:

@@ -114,7 +114,7 @@ class Owner:
     def call(self, action: str, argument: str | None) -> ReleasedRows:
         return rows_from(*self._ask("call", action, argument))
 
-    def put(self, connection: duckdb.DuckDBPyConnection, name: str, action: str, argument: str | None) -> None:
+    def write_table(self, connection: duckdb.DuckDBPyConnection, name: str, action: str, argument: str | None) -> None:
         rows = self.call(action, argument)
         create_table(connection, name, list(rows.columns), rows.table)
 

@@ -87,7 +87,7 @@ class PrincipalBook:
     def all(self) -> tuple[Principal, ...]:
         return _parse_principals(self._kept.get(RECORD))
 
-    def named(self, name: str) -> Principal:
+    def find(self, name: str) -> Principal:
         """Returns the principal of this name. Raises PermissionRefusal if there is none, or if its token has ended."""
         for principal in self.all():
             if principal.name == name and principal.in_force():
@@ -181,8 +181,8 @@ class WatchedSecrets:
             self._seen[name] = (mark, value)
         return value
 
-    def put(self, name: str, value: bytes) -> None:
-        self._file.put(name, value)
+    def save(self, name: str, value: bytes) -> None:
+        self._file.save(name, value)
 
     def replace(self, name: str, expected: bytes | None, value: bytes) -> bool:
         return self._file.replace(name, expected, value)

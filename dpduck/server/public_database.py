@@ -134,14 +134,14 @@ class PublicDatabase:
 
     def has_answer(self, key: str) -> bool:
         """Tells whether the answer of a key is here. If so, it counts as just used, and stays for its next reader."""
-        return self._kept.used(key)
+        return self._kept.touch(key)
 
     def put_answer(self, principal: str, key: str, rows: ReleasedRows) -> None:
         """Stores the rows of an answer under a key. Removes this principal's longest unused answers to make room."""
         size = size_of(rows)
-        with self._inserting.held(principal):  # one lock for each principal: no one waits for another's large answer
+        with self._inserting.hold(principal):  # one lock for each principal: no one waits for another's large answer
             with self._lock:
-                if self._kept.used(key):
+                if self._kept.touch(key):
                     return
                 self._drop(self._kept.room_for(principal, size))
             try:

@@ -104,7 +104,7 @@ class Syntax:
                 raise Refusal("the statement cannot be rewritten", accepted="a simpler statement") from None
         return "" if row is None else str(row[0])
 
-    def named(self, table: Tree, catalog: str, schema: str, name: str) -> Tree:
+    def qualify(self, table: Tree, catalog: str, schema: str, name: str) -> Tree:
         """Returns a source of rows with its table's name in full. Its sample and its aliases stay."""
         source = table | {"catalog_name": catalog, "schema_name": schema, "table_name": name}
         if "qualified_name" in source:  # in DuckDB 2.0
@@ -112,7 +112,7 @@ class Syntax:
         return source
 
     def table(self, catalog: str, schema: str, name: str, alias: str, columns: Sequence[str]) -> Tree:
-        source = self.named(self._table, catalog, schema, name)
+        source = self.qualify(self._table, catalog, schema, name)
         return source | {"alias": alias, "column_name_alias": list(columns)}
 
     def values(self, expressions: Sequence[Tree], names: Sequence[str], result_sql: str) -> Any:

@@ -130,7 +130,7 @@ class ReleaseCopies:
             for oldest in self._enter(name, rows):
                 cursor.execute(f"DETACH {quote_identifier(_database(oldest))}")
 
-    def put(self, columns: Sequence[tuple[str, str]], rows: pa.Table) -> str:
+    def save(self, columns: Sequence[tuple[str, str]], rows: pa.Table) -> str:
         """Adds rows that are in no store, as one more table in memory. Returns the table's name in SQL."""
         with self._lock:
             self._made += 1
@@ -286,7 +286,7 @@ class NamedLocks:
         self._locks: dict[str, tuple[threading.Lock, int]] = {}
 
     @contextmanager
-    def held(self, name: str, waits: Callable[[], None] = lambda: None) -> Iterator[None]:
+    def hold(self, name: str, waits: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Holds the lock of a name, as soon as no other thread holds it. `waits` is called if some thread does."""
         with self._lock:
             lock, waiting = self._locks.get(name, (threading.Lock(), 0))
@@ -361,7 +361,7 @@ class SandboxAnswers:
                 self._answers.move_to_end(question)
             return self._answers.get(question)
 
-    def put(self, question: Hashable, answer: object) -> None:
+    def save(self, question: Hashable, answer: object) -> None:
         with self._lock:
             self._answers[question] = answer
             if len(self._answers) > self._most:

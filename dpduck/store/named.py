@@ -72,7 +72,7 @@ class PrivateNames(Generic[N]):
 
         An object may wait long for its release. So this locks no more names than lock_of demands.
         """
-        with self.locks.held(self.lock_of(name), self.waits):
+        with self.locks.hold(self.lock_of(name), self.waits):
             self.dropped.pop(self.lock_of(name), None)
             yield
 
@@ -119,7 +119,7 @@ class PrivateNames(Generic[N]):
     def drop(self, statement: DropPrivate, text: str, caller: Caller) -> str:
         """Drops an object, and returns the message. The same statement again returns the same message."""
         lock = self.lock_of(statement.name)
-        with self.locks.held(lock, self.waits):
+        with self.locks.hold(lock, self.waits):
             if self.find(statement.name) is None:
                 *repeated, done = self.dropped.get(lock, ("", "", ""))
                 if repeated == [_digest(text), caller.name]:

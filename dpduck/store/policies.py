@@ -68,7 +68,7 @@ class PolicyStore:
         policy = self.now().policies.get(table.sql)
         return None if policy is None else with_budget(policy, self.budgets())
 
-    def required_policy(self, table: TableName) -> Policy:
+    def require_policy(self, table: TableName) -> Policy:
         policy = self.policy(table)
         if policy is None:
             raise Refusal(f"{table} has no privacy policy", accepted="CREATE PRIVACY POLICY ON it first")
@@ -127,7 +127,7 @@ class PolicyStore:
                 self._held = self._earlier = None
                 self._changes += 1
 
-    def dropped(self) -> list[Policy]:
+    def list_dropped(self) -> list[Policy]:
         """Returns the last policy of every table without a policy in force, sorted by the names of the tables."""
         query = (
             f"SELECT arg_max(definition, revision) FROM {self._schema}.policies GROUP BY table_name "
@@ -143,7 +143,7 @@ class PolicyStore:
         policy: Policy | None = self._read.get(text)
         if policy is None:
             policy = policy_from_text(text)
-            self._read.put(text, policy)
+            self._read.save(text, policy)
         return policy
 
     def known_as(self, table: TableName) -> TableName:
@@ -184,7 +184,7 @@ class PolicyStore:
         policy = self.last_policy(table)
         return (0, 0) if policy is None else (policy.revision, policy.epoch)
 
-    def put(self, policy: Policy) -> Policy:
+    def save(self, policy: Policy) -> Policy:
         """Puts a policy in force as the next revision of its table."""
         revision, epoch = self.last_revision(policy.table)
         stored = replace(policy, revision=revision + 1, epoch=max(epoch, policy.epoch))

@@ -83,7 +83,7 @@ class PreparedTables:
 
     def read_records(self) -> None:
         """Reads the records of prepared tables. Deletes tables that are unfinished, or without a policy in force."""
-        records, left = self._records.opened()
+        records, left = self._records.read_all()
         self._in_use = {
             table: record
             for table, record in records.items()
@@ -120,7 +120,7 @@ class PreparedTables:
         self._take(written)
         return _done([self._in_use[table.sql] for table in tables], written)
 
-    def named(self, written: TableName) -> TableName | None:
+    def find(self, written: TableName) -> TableName | None:
         """Returns the prepared table with this name, None unless there is exactly one. The table itself may be gone."""
         parts = [fold(part) for part in written.parts]
         names = [table_from_sql(table) for table in self._in_use]
@@ -194,7 +194,7 @@ class PreparedTables:
                     f"{prepared} is prepared, and {table.table} is not: their rows are not of one moment",
                     accepted=f"ALTER PRIVACY POLICY ON {table} PREPARE; or ON {prepared} UNPREPARE",
                 )
-            chosen[table.sql] = self._prepared_table(record, table, rows, policies)
+            chosen[table.sql] = self._table_of(record, table, rows, policies)
             moments.add(record.moment)
             nonces.append(record.nonce)
         if len(moments) > 1:
@@ -209,7 +209,7 @@ class PreparedTables:
         beside = partial(self._files.reading, tables=names, public=public, shapes=rows.shapes, still=still)
         return PreparedPlace(chosen, beside, partial(self._files.doubt, nonces), moments.pop())
 
-    def _prepared_table(
+    def _table_of(
         self, record: PreparedRecord, table: TableName, rows: RequestRows, policies: Mapping[str, Policy]
     ) -> PreparedTable:
         """Returns a prepared table. Refuses it if the table, its policy or its references have changed since."""
@@ -318,7 +318,7 @@ class PreparedTables:
         self._steps("preparing")
         self._records.begin(table.sql, nonce)
         try:
-            with self._files.written(nonce, digest) as (second, name):
+            with self._files.create(nonce, digest) as (second, name):
                 write_prepared(cursor, second, facts.layout, name, self._ledger.bounding_key, self._steps)
                 self._steps("closing the file")
             size, content = self._files.size(nonce), self._files.digest(nonce)
@@ -342,7 +342,7 @@ class PreparedTables:
     def _take(self, written: Sequence[PreparedRecord]) -> None:
         """Puts prepared tables into use, all in one transaction, and deletes those that they replace."""
         before = [self._in_use.get(record.table) for record in written]
-        self._records.put(written)
+        self._records.save(written)
         self._in_use |= {record.table: record for record in written}
         for old, new in zip(before, written, strict=True):
             if old is not None and old.nonce != new.nonce:

@@ -67,7 +67,7 @@ class PreparedFiles:
         return self._store.with_name(f"{self._store.stem.removesuffix('_private')}_prepared_{nonce}.duckdb")
 
     @contextmanager
-    def written(self, nonce: str, layout: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, str]]:
+    def create(self, nonce: str, layout: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, str]]:
         """Yields a cursor and the name of a table to write. Removes the table if an exception is raised."""
         path, catalog = self.path(nonce), _catalog(nonce)
         part = None if path is None else path.with_suffix(".partial")

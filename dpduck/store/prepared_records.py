@@ -53,7 +53,7 @@ class Records:
         self._open_cursor = open_cursor
         self._table = f"{quote_identifier(store)}.dpduck.prepared"
 
-    def opened(self) -> tuple[dict[str, PreparedRecord], list[str]]:
+    def read_all(self) -> tuple[dict[str, PreparedRecord], list[str]]:
         """Returns the prepared tables by name, and the nonces of tables that are unfinished or still to be deleted."""
         with self._open_cursor() as cursor:
             rows = cursor.execute(f"SELECT table_name, nonce, state, facts, prepared_at FROM {self._table}").fetchall()
@@ -68,7 +68,7 @@ class Records:
         with self._open_cursor() as cursor:
             cursor.execute(f"INSERT INTO {self._table} VALUES (?, ?, ?, '{{}}', NULL)", [table, nonce, WRITING])
 
-    def put(self, written: Sequence[PreparedRecord]) -> None:
+    def save(self, written: Sequence[PreparedRecord]) -> None:
         """Records in one transaction that prepared tables are complete and in use, and their predecessors are not."""
         with transaction(self._open_cursor) as cursor:
             for record in written:

@@ -130,7 +130,7 @@ class ReleaseStore:
 
         return note
 
-    def asked(self, digest: str) -> RequestOutcome:
+    def find_outcome(self, digest: str) -> RequestOutcome:
         """Returns the outcome of a request so far: its release, or the ledger entry of a charge without one."""
         literal = quote_text(digest)
         with self._open_cursor() as cursor:
@@ -154,7 +154,7 @@ class ReleaseStore:
         """Lists the names of the private views, which every permitted caller may read."""
         return [view.name for view in self._select("WHERE kind = 'view'", [])]
 
-    def named(self, name: str) -> StoredRelease | None:
+    def find(self, name: str) -> StoredRelease | None:
         """Returns a release or a private view by the name of its table."""
         return next(iter(self._select("WHERE lower(name) = lower(?)", [name])), None)
 
@@ -186,7 +186,7 @@ class ReleaseStore:
             rows = cursor.execute(f"SELECT {_COLUMNS} FROM {self._table} {condition}", parameters).fetchall()
         return [_release(row) for row in rows]
 
-    def taken(self, name: str) -> bool:
+    def is_taken(self, name: str) -> bool:
         """Tells whether the store has a table of this name. Binding the name is cheaper than listing all tables."""
         with self._open_cursor() as cursor:
             return self._is_taken(cursor, name)

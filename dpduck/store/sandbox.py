@@ -126,7 +126,7 @@ class Sandbox:
         with self.cursor(tables) as connection:
             fact = ask(connection)
         if labels <= MOST_LABELS:
-            self._answered.put(question, fact)
+            self._answered.save(question, fact)
         return fact
 
     def bind(self, select_sql: str, tables: Tables) -> tuple[CatalogColumn, ...]:

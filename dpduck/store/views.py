@@ -63,13 +63,13 @@ class PrivateViews:
         if existing is None:
             if self._releases.means_something(name):
                 raise Refusal(f"the name {name!r} is one of DuckDB's own tables", accepted="another name")
-            if not self._releases.taken(name):
+            if not self._releases.is_taken(name):
                 return False
             existing = self._releases.view(name)  # the view may have been made between the two checks
             if existing is None:
                 raise Refusal(f"the name {name!r} is taken", accepted="another name")
         if is_made_by(existing, text, caller, digest):
-            if self._releases.taken(name):
+            if self._releases.is_taken(name):
                 return True
             self._releases.drop_view(name)  # the owner dropped its table by DuckDB's own DROP TABLE
             return False
@@ -78,7 +78,7 @@ class PrivateViews:
         self.names.require_own(VIEW, existing, caller, "another name")
         return False
 
-    def put(
+    def save(
         self, statement: AskStatement, text: str, caller: Caller, release: StoredRelease, select_sql: str,
         columns: Sequence[str] = (),
     ) -> str:  # fmt: skip

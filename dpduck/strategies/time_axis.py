@@ -61,13 +61,13 @@ class TimeAxis:
         positions: IntegerArray = (self.periods - 1 - np.argmax(self.matrix[:, ::-1] != 0, axis=1)).astype(np.int64)
         return positions
 
-    def measured(self, closed: int) -> int:
+    def rows_measured(self, closed: int) -> int:
         """Returns the number of rows of the matrix that are measured once `closed` periods have closed."""
         return int(np.searchsorted(self.last, closed))
 
     def weights(self, closed: int, questions: FloatArray) -> FloatArray:
         """Returns each measured row's weight in each question's answer. questions: shape (questions, closed)."""
-        seen = self.matrix[: self.measured(closed), :closed].astype(np.float64)
+        seen = self.matrix[: self.rows_measured(closed), :closed].astype(np.float64)
         if len(seen) == closed:
             solved: FloatArray = scipy.linalg.solve_triangular(seen, questions.T, trans="T", lower=True).T
             return solved

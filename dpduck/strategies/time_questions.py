@@ -55,12 +55,12 @@ def _of_tree(axis: TimeAxis, question: TimeQuestion) -> FloatArray:
     measured = 0
     for closed in range(1, axis.periods + 1):
         covariance[closed - 1, closed - 1] = 1.0  # the row of this period alone, which comes first
-        for row in range(measured + 1, axis.measured(closed)):
+        for row in range(measured + 1, axis.rows_measured(closed)):
             start = int(np.argmax(axis.matrix[row] != 0))
             block = covariance[start:closed, start:closed]
             total = block.sum(axis=1)
             block -= np.outer(total, total) / (1.0 + total.sum())
-        measured = axis.measured(closed)
+        measured = axis.rows_measured(closed)
         first = closed - min(closed, question.window or closed)
         result[closed - 1] = covariance[first:closed, first:closed].sum()
     return result

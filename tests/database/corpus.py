@@ -110,7 +110,7 @@ PREPARED = ("people", "visits", "lines", "cards", "rides", "clicks", "answers", 
 def opened(key: bytes = KEYS[0], prepared: bool = False) -> duckdb.DuckDBPyConnection:
     """Returns a new database with its policies, in memory. key: orders the rows of a unit."""
     connection = dpduck.connect(config={"threads": 1})
-    require_database(connection).ledger.secrets.put(BOUNDING_KEY, key)
+    require_database(connection).ledger.secrets.save(BOUNDING_KEY, key)
     for sql in TABLES:
         connection.execute(sql)
     for statement in POLICIES:

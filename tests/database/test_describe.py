@@ -63,6 +63,6 @@ def test_a_call_returns_the_entry_that_paid_for_it(clinic: Clinic, monkeypatch: 
     assert entry_of("run", by("sex")) is None, "it is stored"
     assert entry_of("explain", by("ward")) is None
     assert entry_of("run", by("ward", epsilon="1000")) is None, "it is refused"
-    monkeypatch.setattr("dpduck.store.views.PrivateViews.put", lambda *_: 1 / 0)
+    monkeypatch.setattr("dpduck.store.views.PrivateViews.save", lambda *_: 1 / 0)
     assert entry_of("run", f"CREATE PRIVATE VIEW v OPTIONS (epsilon = 0.1) AS {PLAIN}") == last + 2, "it failed later"
     assert database.ledger.last_entry() == last + 2

@@ -44,10 +44,10 @@ def test_what_is_no_table(server: Server) -> None:
     server.put("plain", ROWS)
     server.session.sql("CREATE VIEW db.seen AS SELECT * FROM db.plain").collect()
     server.session.table("db.plain").createOrReplaceTempView("passing")
-    assert engine.described("db.plain").columns == (("unit", "BIGINT"), ("kind", "BIGINT"))
+    assert engine.describe("db.plain").columns == (("unit", "BIGINT"), ("kind", "BIGINT"))
     for name in ("db.seen", "passing", "db.nothing", "db.plain; DROP TABLE db.plain"):
         with pytest.raises(Refusal, match="accepted: a table with rows of its own"):
-            engine.described(name)
+            engine.describe(name)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_what_does_not_travel(server: Server, values: pa.Array, said: str) -> No
     """Columns of other types are refused by name."""
     there = server.put(f"of_{said}", pa.table({"unit": [1], "odd": values}), 1)
     with pytest.raises(Refusal, match=f"odd is {said}, a type that is not supported"):
-        SparkEngine(server.session).described(there)
+        SparkEngine(server.session).describe(there)
 
 
 class Catalog:
@@ -86,21 +86,21 @@ def test_row_filters_masks_and_padded_texts() -> None:
     """Tables with rows that depend on the reader are refused, as is char(n), which ignores trailing blanks."""
     for fact in ("# Row Filter", "Column Masks"):
         with pytest.raises(Refusal, match="row filters or masks"):
-            pretending({fact: "", "Location": "s3://x"}).described("db.t")
+            pretending({fact: "", "Location": "s3://x"}).describe("db.t")
     padded = SimpleNamespace(name="c", dataType=SimpleNamespace(simpleString=lambda: "string"),
                              metadata={"__CHAR_VARCHAR_TYPE_STRING": "char(3)"})  # fmt: skip
     with pytest.raises(Refusal, match="c is char"):
-        pretending({"Location": "s3://x"}, [padded]).described("db.t")
+        pretending({"Location": "s3://x"}, [padded]).describe("db.t")
 
 
 def test_what_tells_tables_apart() -> None:
     """Delta's id, Iceberg's uuid, else where the files lie. A table without any identity is refused."""
     iceberg = {"Table Properties": "[format=parquet,uuid=9c12d441-03fe-4693-9a96-a0705ddf69c1]"}
-    assert pretending(iceberg).described("db.t").identity == "iceberg 9c12d441-03fe-4693-9a96-a0705ddf69c1"
-    assert pretending({"Provider": "delta", "Location": "s3://x"}).described("db.t").identity == "delta 7f"
-    assert pretending({"Location": "file:///a/b/"}).described("db.t").identity == "location /a/b"
+    assert pretending(iceberg).describe("db.t").identity == "iceberg 9c12d441-03fe-4693-9a96-a0705ddf69c1"
+    assert pretending({"Provider": "delta", "Location": "s3://x"}).describe("db.t").identity == "delta 7f"
+    assert pretending({"Location": "file:///a/b/"}).describe("db.t").identity == "location /a/b"
     with pytest.raises(Refusal, match="does not say where"):
-        pretending({}).described("db.t")
+        pretending({}).describe("db.t")
 
 
 def test_one_table_has_one_budget(lake: Lake) -> None:

@@ -285,7 +285,7 @@ def test_a_session_is_reopened_for_what_was_paid() -> None:
     paid = price(asks).epsilon
     assert paid is not None
     with vault.open(asks, bill(paid)) as door:
-        vault.ledger.secrets.put("session", door.answer(asks[1]))
+        vault.ledger.secrets.save("session", door.answer(asks[1]))
     given = ("session", door.entry, vault.ledger, vault.con.cursor, vault.unchanged, ENTROPY, Workers())
     open_gate(law, scan, *given)
     vault.events.clear()

@@ -190,14 +190,14 @@ def test_labels_that_are_ruled_out_have_no_row(tables: duckdb.DuckDBPyConnection
             reader = label_reader(domain, False, reads_not=reads_not)
             if reader is None:
                 continue
-            may = reader.read(node)
+            may = reader.read_condition(node)
             wrong = [values[number] for number in met if (code := codes[number]) is not None and not may[code]]
             assert (condition, domain, wrong) == (condition, domain, [])
         reader = label_reader(domain, False, closely=True)
         outside = label_reader(domain, False, closely=True, outside=True)
         assert reader is not None and outside is not None
-        may, fails = reader.read(node), reader.read(node, False)
-        may_outside = outside.read(node).any()
+        may, fails = reader.read_condition(node), reader.read_condition(node, False)
+        may_outside = outside.read_condition(node).any()
         for number, (code, value) in enumerate(zip(codes, values, strict=True)):
             if code is None:
                 assert may_outside or number not in met, (condition, domain, value)
@@ -246,7 +246,7 @@ def test_moments_that_are_ruled_out_have_no_row(tables: duckdb.DuckDBPyConnectio
             condition = f"{shown} {choose.choice(SIGNS)} 2024 OR {condition}"
         met = rows_that_meet(tables, kind, condition)
         column = MomentColumn("", "x", kind == "DATE")
-        span = moment_reader(column).read(parsed(condition))
+        span = moment_reader(column).read_condition(parsed(condition))
         for (number,) in met or ():
             text = [*VALUES[kind], None][number]
             moment = None if text is None else parse_moment(text)
@@ -287,7 +287,7 @@ def possible(domain: Domain, condition: str, closely: bool = False) -> list[bool
     """Lists the labels that rows that meet a condition may have."""
     reader = label_reader(domain, False, closely=closely)
     assert reader is not None
-    labels: list[bool] = reader.read(parsed(condition)).tolist()
+    labels: list[bool] = reader.read_condition(parsed(condition)).tolist()
     return labels
 
 

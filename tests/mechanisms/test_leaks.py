@@ -377,7 +377,7 @@ def test_an_entry_pays_for_its_own_bill_alone(clinic: Clinic, monkeypatch: pytes
     database = database_of(clinic.con)
     assert database is not None
     entry = database.ledger.last_entry()
-    database._releases.asked = lambda _digest: RequestOutcome(unanswered=entry)  # type: ignore[method-assign,assignment]
+    database._releases.find_outcome = lambda _digest: RequestOutcome(unanswered=entry)  # type: ignore[method-assign,assignment]
     monkeypatch.setattr(database.ledger, "times_begun", lambda _: 1)
     assert clinic.refused(by("ward", epsilon="0.5")) == "the asks cost more than the statement; nothing was charged"
     assert clinic.charges() == 1

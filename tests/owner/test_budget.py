@@ -127,11 +127,11 @@ def test_a_principal_sees_their_own_share(clinic: Clinic) -> None:
     bob = Caller("bob", owner=False, share=Fraction(1, 5))
     clinic.dp(by("sex", epsilon="1"))
     listed = "SELECT budget, spent, remaining, share FROM ({})"
-    assert clinic.rows(listed.format(database.budget(bob))) == [(2.0, 0.0, 2.0, 0.2)]
+    assert clinic.rows(listed.format(database.listings.budget(bob))) == [(2.0, 0.0, 2.0, 0.2)]
     database.run(by("ward", epsilon="1.5"), bob)
-    assert clinic.rows(listed.format(database.budget(bob))) == [(2.0, 1.5, 0.5, 0.2)]
+    assert clinic.rows(listed.format(database.listings.budget(bob))) == [(2.0, 1.5, 0.5, 0.2)]
     clinic.dp(by("age", epsilon="7.25"))
-    assert clinic.rows(listed.format(database.budget(bob))) == [(2.0, 1.5, 0.25, 0.2)]
+    assert clinic.rows(listed.format(database.listings.budget(bob))) == [(2.0, 1.5, 0.25, 0.2)]
 
 
 def test_the_price_of_an_answer_is_within_its_reach(clinic: Clinic) -> None:

@@ -66,7 +66,7 @@ def test_a_vault_that_is_killed_comes_back(tmp_path: Path, own_state: Path) -> N
     before = verify_store(database)
     service = open_service(database, None, NoAudit(), Limits())
     try:
-        bob, vault = service.book.named("bob"), service.vault
+        bob, vault = service.book.find("bob"), service.vault
         assert isinstance(vault, VaultProcess)
         answers: dict[str, list[tuple[object, ...]]] = {}
         told: list[str] = []
@@ -108,7 +108,7 @@ def test_a_vault_that_dies_costs_nobody_a_charge(tmp_path: Path, own_state: Path
         rows: dict[str, int] = {}
 
         def ask(name: str, text: str) -> None:
-            sql = service.gate.admit(service.book.named(name), text)
+            sql = service.gate.admit(service.book.find(name), text)
             with service.public.cursor() as cursor:
                 rows[name] = len(cursor.execute(sql).fetchall())
 

@@ -310,7 +310,7 @@ def test_many_readers_at_once(served: Served, listener: FlightListener) -> None:
 def test_results_that_are_given_up_make_room(served: Served) -> None:
     """Open results are counted. A place is free again when its reader goes away."""
     statements = Statements(served.service, Limits(running=1))
-    alice = served.service.book.named("alice")
+    alice = served.service.book.find("alice")
     for _ in range(3):
         first, second = (statements.run(alice, "FROM ages")[0] for _ in range(2))
         _, batches = statements.stream(alice, first)
@@ -323,7 +323,7 @@ def test_results_that_are_given_up_make_room(served: Served) -> None:
 def test_readers_of_one_leave_places_for_others(served: Served) -> None:
     """So many results at once are of one principal, and others are read meanwhile."""
     statements = Statements(served.service, Limits(running_each=1))
-    alice, bob = served.service.book.named("alice"), served.service.book.named("bob")
+    alice, bob = served.service.book.find("alice"), served.service.book.find("bob")
     _, batches = statements.stream(alice, statements.run(alice, "FROM ages")[0])
     with pytest.raises(Refusal, match="too many results are read at once; accepted: 1 at a time"):
         statements.stream(alice, statements.run(alice, "FROM ages")[0])

@@ -192,7 +192,7 @@ def test_a_revoked_principal_asks_no_more(tmp_path: Path, own_state: Path) -> No
         with pytest.raises(DpduckError, match="revoked"):
             opened.service.gate.admit(alice, count())
         with pytest.raises(PermissionRefusal):
-            opened.service.book.named("alice")
+            opened.service.book.find("alice")
     finally:
         opened.service.close()
 

@@ -72,7 +72,7 @@ def test_a_text_in_full_answers_as_the_bare_one(served: Served) -> None:
     """Columns, types and rows of honest statements are those of the client's own text."""
     compared = 0
     for text in statements("honest.sql"):
-        inspected = served.service.gate.inspected(text)
+        inspected = served.service.gate.inspect(text)
         if (
             inspected.calls
             or "private." in text
@@ -92,7 +92,7 @@ def test_a_text_in_full_answers_as_the_bare_one(served: Served) -> None:
 
 def test_a_view_that_went_is_not_a_system_table(served: Served) -> None:
     """An earlier store may hold such a name. If the view goes between check and use, nothing is read in its place."""
-    public, bob = served.service.public, served.service.book.named("bob")
+    public, bob = served.service.public, served.service.book.find("bob")
     ages = table_of(served, "FROM memory.main.ages")
     public.put_view(
         "sqlite_master", "mark", ReleasedRows((("age", "BIGINT"), ("n", "BIGINT"), ("n_stderr", "DOUBLE")), ages)

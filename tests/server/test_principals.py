@@ -47,7 +47,7 @@ def test_a_revoked_token_is_nobodys(kept: SecretsInMemory) -> None:
     book.revoke("alice")
     assert book.authenticate(token) is None
     with pytest.raises(PermissionRefusal):
-        book.named("alice")
+        book.find("alice")
     assert book.add("alice") != token
 
 
@@ -112,6 +112,6 @@ def test_a_damaged_list_lets_nobody_in(kept: SecretsInMemory) -> None:
     """Fail closed, without a word of the list's content."""
     book = PrincipalBook(kept)
     token = book.add("alice")
-    kept.put(RECORD, b"[{}")
+    kept.save(RECORD, b"[{}")
     with pytest.raises(StoreError, match="damaged"):
         book.authenticate(token)

@@ -68,7 +68,7 @@ def test_views_of_one_leave_room_for_others(tmp_path: Path, own_state: Path) -> 
         opened.database, None, NoAudit(), Limits(memory=parse_size("24MB")), vault=LocalVault(opened.database)
     )
     try:
-        bob = service.book.named("bob")
+        bob = service.book.find("bob")
         assert service.gate.left_out() == ["big2"], "the owner's come first, then older ones"
         with pytest.raises(
             Refusal, match="'big2' was left out: the server has no room for more private views; accepted: "
@@ -278,7 +278,7 @@ def test_a_select_around_released_answers_has_a_clock(served: Served) -> None:
         slow = replace(database._releases.all()[0][0], name="slow", kind="view")
         with pytest.raises(duckdb.InterruptException):
             database._releases.put_views([(slow, heavy)], False)
-        assert not database._releases.taken("slow")
+        assert not database._releases.is_taken("slow")
     finally:
         vault._seconds = seconds
         database.limit_selects(seconds)
@@ -360,7 +360,7 @@ def test_what_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     for key in ("a1", "a2"):
         assert kept.room_for("alice", one) == []
         kept.enter("alice", key, one)
-    assert kept.used("a1") and not kept.used("b1")
+    assert kept.touch("a1") and not kept.touch("b1")
     assert kept.room_for("alice", one) == ["a2"], "the longest unused of her own"
     kept.enter("alice", "a3", one)
     for key in ("b1", "b2"):

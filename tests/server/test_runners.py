@@ -115,13 +115,13 @@ def test_what_streams_is_bounded(bounded: Served) -> None:
     """A scan with too many rows times parts, or with anything that is not cheap, runs in a runner."""
     gate = bounded.service.gate
     for text in (READ, "FROM ages", "SELECT age, n FROM ages WHERE n > 10 ORDER BY n DESC", "SELECT #1, #2 FROM ages"):
-        assert gate.inspected(text).plain, text
+        assert gate.inspect(text).plain, text
     for text in (
         "SELECT age || age FROM ages", "SELECT n + 1 AS m, m + m FROM ages", "SELECT (SELECT 1) FROM ages", JOIN,
         "SELECT sum(n) OVER () FROM ages", "SELECT list(n) FROM ages", "SELECT levenshtein('a', 'b')",
         "FROM ages WHERE age::VARCHAR ILIKE '%a%a_'", "SELECT unnest([1, 2])", "FROM range(10)",
     ):  # fmt: skip
-        assert not gate.inspected(text).plain, text
+        assert not gate.inspect(text).plain, text
     wide = f"SELECT {', '.join(f'n + {number}' for number in range(900))} FROM ages"
     assert bounded.sql("bob", wide).startswith("SELECT n + 0, ")
     few = Served(bounded.database, bounded.service, bounded.tokens, bounded.log)
@@ -205,7 +205,7 @@ def test_who_works_long_stands_back(bounded: Served) -> None:
 
         The last of the idle runners ran it. Another runner may have stood back before.
         """
-        runners._places._debts._known.clear()  # time passes
+        runners._places._debts._amounts.clear()  # time passes
         assert bounded.rows(name, JOIN) == [(10,)]
         return not dict(runners._idle)[name].behind
 

@@ -85,7 +85,7 @@ def test_questions_over_flight_sql(released: Served) -> None:
     released.rows("bob", ask(f"CREATE PRIVATE SESSION about OPTIONS ({price}) ON visits (ward)"))
     answered = "SELECT answered FROM dp_sessions() WHERE name = 'about'"
     question = "SELECT answer, updates_left FROM dp_ask('about', ['w1'])"
-    bob, carol = released.service.book.named("bob"), released.service.book.named("carol")
+    bob, carol = released.service.book.find("bob"), released.service.book.find("carol")
     before = released.spent()
     with pytest.raises(DpduckError, match="the session 'about' is another's; accepted: "):
         released.service.gate.probe(carol, question)

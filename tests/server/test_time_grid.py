@@ -149,6 +149,6 @@ def test_the_grid_is_of_powers_of_two() -> None:
     slept: list[float] = []
     grid = TimeGrid(0.0, sleep=slept.append)
     grid.begin()
-    grid.looked()
+    grid.note_reading()
     grid.hold()
     assert slept == []

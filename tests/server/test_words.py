@@ -19,12 +19,12 @@ def test_a_token_may_end() -> None:
     """Up to its last moment it is a token, then nobody's. A connection of before ends with it."""
     book, now = PrincipalBook(SecretsInMemory()), datetime.now(UTC)
     good, past = book.add("alice", until=now + timedelta(hours=1)), book.add("bob", until=now - timedelta(seconds=1))
-    assert book.authenticate(good) == book.named("alice")
+    assert book.authenticate(good) == book.find("alice")
     assert book.authenticate(past) is None
     with pytest.raises(PermissionRefusal, match="revoked, or the token has ended; accepted: a token that is in force"):
-        book.named("bob")
+        book.find("bob")
     assert [principal.until for principal in book.all()] == [now + timedelta(hours=1), now - timedelta(seconds=1)]
-    alice = book.named("alice")
+    alice = book.find("alice")
     assert alice.in_force(now) and not alice.in_force(now + timedelta(hours=2))
     with pytest.raises(DpduckError, match="'soon' is no date; accepted: 2027-01-31"):
         parse_until("soon")

@@ -101,7 +101,7 @@ def test_what_the_owner_made_of_a_join_answers_who_may_ask_about_all_of_it(datab
     )
     question = '["made", ["F"], null]'
     with pytest.raises(PermissionRefusal, match="bob may not ask about every table of 'made'"):
-        database.ask(question, Caller("bob", owner=False, tables=("visits",)))
+        database.sparse.ask(question, Caller("bob", owner=False, tables=("visits",)))
     assert "made" not in database.sparse.list_sessions(Caller("bob", owner=False, tables=("visits",)))
     both = Caller("ann", owner=False, tables=("visits", "patients"))
-    assert database.ask(question, both) and "made" in database.sparse.list_sessions(both)
+    assert database.sparse.ask(question, both) and "made" in database.sparse.list_sessions(both)

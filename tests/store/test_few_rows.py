@@ -39,7 +39,7 @@ def stored(rows: pa.Table) -> list[tuple[object, ...]]:
                 of_table = connection.execute(f"{asked_of} (FROM private.main.release_1)").fetchall()
                 assert connection.execute(f"{asked_of} ({values})").fetchall() == of_table
         assert [found.rows for found, _ in store.all()] == [rows.num_rows]
-        asked = store.asked("0")
+        asked = store.find_outcome("0")
         assert asked.release is not None
         assert asked.there
         return connection.execute("FROM private.main.release_1").fetchall()

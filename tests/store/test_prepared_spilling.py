@@ -52,7 +52,7 @@ def test_a_twin_has_what_the_database_leaves(
     limit = "SELECT current_setting('memory_limit')"
     with duckdb.connect(":memory:") as connection:
         twins = PreparedFiles(connection.cursor, tmp_path / "clinic_private.duckdb", lambda: b"key")
-        with twins.written("a1", "layout") as (cursor, table):
+        with twins.create("a1", "layout") as (cursor, table):
             cursor.execute(f"CREATE TABLE {table} AS FROM range(10)")
             assert cursor.execute(limit).fetchone() == (f"{share // GIB}.0 GiB",)
         with twins.cursor() as cursor:

@@ -240,7 +240,7 @@ def test_no_row_goes_to_a_disk_that_the_owner_closed() -> None:
     """The DuckDB of twins has the limits of the database. An empty temp_directory is a limit, also in memory."""
     with duckdb.connect(config={"temp_directory": ""}) as con:
         files = PreparedFiles(con.cursor, None, lambda: b"key")
-        with files.written("1", "") as (second, _):
+        with files.create("1", "") as (second, _):
             assert second.execute("SELECT current_setting('temp_directory')").fetchall() == [("",)]
 
 

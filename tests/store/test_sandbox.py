@@ -50,7 +50,7 @@ def test_a_remembered_answer_opens_nothing() -> None:
         def never(connection: duckdb.DuckDBPyConnection) -> str:
             raise AssertionError("it was asked")
 
-        answered.put("known", "this")
+        answered.save("known", "this")
         assert box.answer("known", never) == "this"
         assert box.bind(SELECT, {VISITS: WHOLE}) == WHOLE
         assert box._root is None
@@ -60,9 +60,9 @@ def test_the_oldest_answer_goes_first() -> None:
     """The memory of answers is bounded. A recently used answer stays, and the oldest one goes."""
     answered = SandboxAnswers()
     for number in range(MOST_ANSWERS):
-        answered.put(number, number)
+        answered.save(number, number)
     answered.get(0)
-    answered.put("one more", True)
+    answered.save("one more", True)
     assert answered.get(0) == 0
     assert answered.get(1) is None
 

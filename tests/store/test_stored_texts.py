@@ -171,9 +171,9 @@ def test_a_release(store: duckdb.DuckDBPyConnection) -> None:
     assert isinstance(at, datetime)
     assert laws == '[[["LAPLACE", "1/3", 2.5, 1.0], ["GAUSSIAN", null, 0.1, 0.5]], [["LAPLACE", "2", 1e+30, 1.0]]]'
     assert (kind, covariances, source) == ("view", "C", "of")
-    assert releases.named("r") == release
+    assert releases.find("r") == release
     store.execute("UPDATE private.dpduck.releases SET source = NULL, epsilon = '1/2', laws = '[]'")
-    earlier = releases.named("R")
+    earlier = releases.find("R")
     assert earlier is not None
     assert (earlier.source, earlier.epsilon, earlier.laws) == ("", Fraction(1, 2), ())
 
@@ -188,20 +188,20 @@ def test_a_prepared_table(store: duckdb.DuckDBPyConnection) -> None:
     records = Records(store.cursor, "private")
     records.begin('"a"."b"', "n")
     assert rows_of(store, "prepared") == [('"a"."b"', "n", "writing", "{}", None)]
-    records.put([twin])
+    records.save([twin])
     facts = (
         '["m", "l", 2, [["\\"a\\".\\"b\\"", 3]], [["\\"a\\".\\"b\\"", [["x", "INTEGER"], ["y", "VARCHAR"]]]], ["x"], '
         '"INTEGER", 4096, "e", [["x", "INTEGER", "0", "9", "1"]], [["x"], ["x", "y"]]]'
     )
     assert rows_of(store, "prepared") == [('"a"."b"', "n", "ready", facts, datetime(2026, 1, 1))]
-    assert records.opened() == ({'"a"."b"': twin}, [])
+    assert records.read_all() == ({'"a"."b"': twin}, [])
     for more in (2, 1):  # earlier versions recorded no cuts, and no keys of several columns
         store.execute("UPDATE private.dpduck.prepared SET facts = ?", [json.dumps(json.loads(facts)[:-more])])
-        (earlier,) = records.opened()[0].values()
+        (earlier,) = records.read_all()[0].values()
         assert (earlier.cuts, earlier.keys_together) == ((), ()) if more == 2 else (cuts, ())
     store.execute("UPDATE private.dpduck.prepared SET facts = '[1]'")
     with pytest.raises(StoreError):
-        records.opened()
+        records.read_all()
 
 
 def test_tables_packed_in_an_engine(store: duckdb.DuckDBPyConnection) -> None:
@@ -212,7 +212,7 @@ def test_tables_packed_in_an_engine(store: duckdb.DuckDBPyConnection) -> None:
     policies = None
     there = PreparedThere(store.cursor, "private", policies, None, lambda name: None)  # type: ignore[arg-type]
     there.read_records()
-    record = there._known[0]
+    record = there._packs[0]
     assert record.at == "2026"
     assert record.facts == (("x", 2), (None, 0))
     assert record.packed.tables == (('"l"."b"', (("x", "int"),)),)
@@ -229,11 +229,11 @@ def test_a_stream(store: duckdb.DuckDBPyConnection) -> None:
     streams = StreamStore(store.cursor, "private", releases)
     named = StreamRecord("S", "d", "CREATE", "t", "n", 4, "[]", ("a", "b"), ("c", "d"), "ANSWERS", "day", 0, 0)
     release = StoredRelease("S", "d", "CREATE", "stream", None, ZERO, Fraction(1), 0, "owner", 4, (), "view")
-    streams.made(named, release, "SELECT 1 AS n", "PLAN")(store.cursor(), 4)
+    streams.note_creation(named, release, "SELECT 1 AS n", "PLAN")(store.cursor(), 4)
     facts = '["[]", ["a", "b"], ["c", "d"], "ANSWERS", "day", 0]'
     assert rows_of(store, "streams") == [("S", "d", "CREATE", "t", "n", 4, facts, 0)]
     assert streams.all() == [named]
-    assert streams.named("s") == named
+    assert streams.find("s") == named
     store.execute("UPDATE private.dpduck.streams SET facts = '[1]'")
     with pytest.raises(StoreError):
         streams.all()
@@ -348,7 +348,7 @@ def test_principals() -> None:
         b'"1/2", "tables": ["t", "u"], "token_hash": "11", "until": "2027-01-31T23:59:59+00:00"}, {"name": "c", '
         b'"share": null, "tables": [], "token_hash": "22"}]'  # a principal of an earlier version, without an end
     )
-    held.put(RECORD, text)
+    held.save(RECORD, text)
     book, until = PrincipalBook(held), datetime(2027, 1, 31, 23, 59, 59, tzinfo=UTC)
     first = Principal("a", Fraction(1, 2), ("t", "u"), "11", until)
     assert book.all() == (first, Principal("b", None, None, "00"), Principal("c", None, (), "22"))
@@ -364,6 +364,6 @@ def test_principals() -> None:
         text.replace(b'"name": "a"', b'"names": "a"'),
     )
     for damaged in (b"[1]", b"{", b"{}", b"", b'[{"name": "b"}]', *wrong):
-        held.put(RECORD, damaged)
+        held.save(RECORD, damaged)
         with pytest.raises(StoreError, match="the list of principals is damaged"):
             book.all()

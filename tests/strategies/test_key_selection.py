@@ -91,7 +91,14 @@ def test_the_price_is_shared_evenly_and_adds_up() -> None:
                 paid = 8 / plan.selection.parameter + (parts - 1) * 20 / plan.answers.parameter
             assert paid == amount
             assert plan.threshold == 5 + plan.excess
-            assert plan.published(4) == 0 < plan.published(5) <= 1e-6 < plan.published(10**5) <= 1
+            assert (
+                plan.publication_chance(4)
+                == 0
+                < plan.publication_chance(5)
+                <= 1e-6
+                < plan.publication_chance(10**5)
+                <= 1
+            )
 
 
 def test_what_one_unit_changes() -> None:

@@ -41,7 +41,7 @@ def test_weights_are_least_squares(axis: TimeAxis, question: TimeQuestion, close
     asked = question.about(closed)
     found = axis.weights(closed, asked[None])[0]
     assert found == pytest.approx(oracle(axis, closed, asked), abs=1e-9)
-    seen = axis.matrix[: axis.measured(closed), :closed]
+    seen = axis.matrix[: axis.rows_measured(closed), :closed]
     assert found @ seen == pytest.approx(asked, abs=1e-9)
 
 
@@ -73,7 +73,7 @@ def test_any_rows_of_a_unit_cost_no_more_than_is_charged(axis: TimeAxis, rows: i
 def test_rows_are_measured_when_their_last_period_closes(axis: TimeAxis) -> None:
     """Rows are ordered by the last period that they read, so that measurements so far are always a first part."""
     for closed in range(axis.periods + 1):
-        measured = axis.measured(closed)
+        measured = axis.rows_measured(closed)
         assert not axis.matrix[:measured, closed:].any()
         assert axis.matrix[measured:, closed:].any(axis=1).all()
         assert measured >= closed

@@ -70,7 +70,7 @@ def test_sparse_incidence_is_the_dense_one(seed: int) -> None:
     """Requirement: large workloads, evaluated sparsely, have the same error."""
     workload, sets, _ = random_problem(seed)
     objective, views = objective_and_views(workload, sets)
-    built = sparse_incidence(objective.lattice, objective.kept, views)
+    built = sparse_incidence(objective.lattice, objective.nonempty, views)
     assert (built.toarray() == objective.incidence(views)).all()
 
 
@@ -79,7 +79,7 @@ def test_transforms_over_the_lattice_are_the_dense_incidence(seed: int) -> None:
     """Requirement: transforms over the lattice give the products of the dense incidence, without building it."""
     objective, _ = objective_and_views(random_problem(seed)[0], [()])
     views = objective.lattice.membership[::2]
-    operator = lattice_incidence(objective.lattice, objective.kept, views)
+    operator = lattice_incidence(objective.lattice, objective.nonempty, views)
     assert operator is not None
     dense = objective.incidence(views)
     budgets, weights = np.arange(1.0, len(views) + 1), np.arange(1.0, dense.shape[1] + 1)

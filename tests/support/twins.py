@@ -74,7 +74,7 @@ def watch_twins(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, object]]:
     counting, tables = door.counting, list[duckdb.DuckDBPyConnection]()
 
     def note(kind: type[LivePlace] | type[PreparedPlace], *, is_prepared: bool) -> None:
-        original = kind.opened
+        original = kind.open_rows
 
         @contextmanager
         def opened(place: Any, cursor: duckdb.DuckDBPyConnection, workers: Workers) -> Iterator[Opened]:
@@ -82,7 +82,7 @@ def watch_twins(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, object]]:
                 tables[:] = [cursor] if is_prepared else []
                 yield found
 
-        monkeypatch.setattr(kind, "opened", opened)
+        monkeypatch.setattr(kind, "open_rows", opened)
 
     note(LivePlace, is_prepared=False)
     note(PreparedPlace, is_prepared=True)

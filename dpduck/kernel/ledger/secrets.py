@@ -2,8 +2,8 @@
 
 It is a small SQLite file. Only its owner can read it, from the moment it exists. Every change is synchronised to disk.
 It holds the store's identity, the ledger's position, the key of the ledger's hash chain, and the key of the hash that
-orders a unit's rows. Other modules may put secret values of their own into it by name (tokens, sessions). A store in
-memory has its secrets in memory. Each call opens its own connection and closes it, so any thread may call.
+orders a unit's rows. Other modules put secret values of their own into it by name (tokens, sessions). Each call opens
+its own connection and closes it, so any thread may call.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Secrets(Protocol):
 
     def get(self, name: str) -> bytes | None: ...
 
-    def put(self, name: str, value: bytes) -> None: ...
+    def save(self, name: str, value: bytes) -> None: ...
 
     def replace(self, name: str, expected: bytes | None, value: bytes) -> bool:
         """Puts the value if the present one is `expected` (None: absent), on disk. Returns whether it did."""
@@ -79,7 +79,7 @@ class SecretsInMemory:
     def get(self, name: str) -> bytes | None:
         return self._values.get(name)
 
-    def put(self, name: str, value: bytes) -> None:
+    def save(self, name: str, value: bytes) -> None:
         with self._lock:
             self._values[name] = value
 
@@ -119,7 +119,7 @@ class SecretsFile:
             row = connection.execute("SELECT value FROM secrets WHERE name = ?", [name]).fetchone()
         return None if row is None else bytes(row[0])
 
-    def put(self, name: str, value: bytes) -> None:
+    def save(self, name: str, value: bytes) -> None:
         with self._transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO secrets VALUES (?, ?)", [name, value])
 
@@ -134,7 +134,6 @@ class SecretsFile:
             return True
 
     def _fill(self) -> None:
-        """Makes the table and the first values in one transaction, unless they are there."""
         with self._transaction() as connection:
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
@@ -169,7 +168,6 @@ class SecretsFile:
 
 
 def _create_private(path: Path) -> None:
-    """Makes an empty file that only its owner can read. Leaves an existing file alone."""
     try:
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
     except FileExistsError:

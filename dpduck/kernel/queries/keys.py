@@ -1,4 +1,5 @@
 """Selection of groups by private keys: a group with enough units is published if its noisy number of units is large.
+
 Nothing about other groups leaves. Delta is the chance that a new group is published, a tail of the noise.
 """
 
@@ -46,8 +47,7 @@ class KeyStream(Hidden):
     ) -> None:
         self._cursor, self._job, self._bounding_key, self._workers = cursor, job, bounding_key, workers
 
-    def read(self) -> None:
-        """Reads every group and discards it."""
+    def read_all(self) -> None:
         with read_groups(self._cursor, self._job, self._bounding_key, self._workers) as batches:
             for _ in batches:
                 pass
@@ -71,7 +71,6 @@ class GroupBounds:
 
     @property
     def l1(self) -> int:
-        """Returns the L1 sensitivity of the counts that select the keys."""
         return min(self.groups * self.per_group, self.total)
 
     @property
@@ -129,13 +128,11 @@ class Threshold(Query[PublishedKeys]):
             raise InternalError("groups of no privacy unit")
 
     def of_aggregate(self, number: int) -> Beside:
-        """Returns the noise and the norms of one aggregate of the job."""
         rows = self.bounds.rows
         return self.beside[number] if self.beside else Beside(self.answers, (rows, rows * rows, rows))
 
     @property
     def paid(self) -> tuple[int, ...]:
-        """Returns the numbers of the aggregates that have noise of their own, besides the selecting count."""
         return tuple(number for number in range(self.aggregates) if self.other or number not in self.reused)
 
     @property
@@ -143,7 +140,7 @@ class Threshold(Query[PublishedKeys]):
         """Returns the threshold: the noisy count of a published group is above it."""
         return self.least - 1 + self.bounds.per_group + self.excess
 
-    def moved(self) -> list[tuple[Noise, Norms]]:
+    def norms_by_noise(self) -> list[tuple[Noise, Norms]]:
         """Returns each noise of the other answers, with the summed norms of all answers that share this noise."""
         return by_noise((answer.noise, answer.norms) for answer in map(self.of_aggregate, self.paid))
 
@@ -152,7 +149,7 @@ class Threshold(Query[PublishedKeys]):
         if any(law.kind is not noise.kind for law in (self.answers, *(answer.noise for answer in self.beside))):
             raise InternalError("a release has either Laplace or Gaussian noise")
         costs = [noise.cost(bounds.l1, bounds.l2_squared, bounds.per_group)]
-        costs += [law.cost(*norms) for law, norms in self.moved()]
+        costs += [law.cost(*norms) for law, norms in self.norms_by_noise()]
         return together(costs, key_delta(noise, self.excess, bounds.groups))
 
     def require(self, job: CountingJob) -> None:
@@ -190,7 +187,7 @@ class Threshold(Query[PublishedKeys]):
         return {**counts, "answered": len(self.paid), "answers": self.answers}
 
     def measurements(self) -> list[tuple[Noise, Norms]]:
-        return self.moved() if self.beside else []
+        return self.norms_by_noise() if self.beside else []
 
 
 def key_delta(noise: Noise, excess: int, groups: int) -> Fraction:

@@ -23,23 +23,20 @@ from dpduck.kernel.columns.arithmetic import (
     StoredNumber,
     Sum,
 )
-from dpduck.kernel.columns.expressions import (
-    AnalystSql,
+from dpduck.kernel.columns.comparisons import (
     Between,
     Comparison,
     Constant,
-    Expression,
     Is,
     Junction,
     Like,
     Listed,
     Literal,
     Not,
-    NotPlain,
     Operand,
-    RelationColumn,
     Truth,
 )
+from dpduck.kernel.columns.expressions import AnalystSql, Expression, NotPlain, RelationColumn
 from dpduck.kernel.columns.stored import AsText
 from dpduck.language.text.dialect import PrivateDuckDB
 from dpduck.values.quoting import quote_identifier
@@ -63,9 +60,9 @@ def condition_of(text: str, columns: Columns) -> Expression:
     """Compiles a condition, or returns it as a program.
 
     >>> age = RelationColumn("r0", "age", "INTEGER")
-    >>> condition_of('("r0"."age" BETWEEN 1 AND 9)', {age.quoted: age}).sql
+    >>> condition_of('("r0"."age" BETWEEN 1 AND 9)', {age.quoted_name: age}).sql
     '"r0"."age" BETWEEN 1 AND 9'
-    >>> condition_of('try(abs("r0"."age") > 1)', {age.quoted: age}).plain
+    >>> condition_of('try(abs("r0"."age") > 1)', {age.quoted_name: age}).plain
     False
     """
     try:
@@ -94,7 +91,7 @@ def value_of(text: str, columns: Columns) -> Expression:
 def text_of(text: str, columns: Columns) -> Expression:
     """Compiles the cast of a column to VARCHAR. Returns any other SQL as a program."""
     try:
-        return AsText(_Compiler(columns).stored(_cast(_tree_of(text), "TEXT")))
+        return AsText(_Compiler(columns).stored_column(_cast(_tree_of(text), "TEXT")))
     except NotPlain:
         return program_of(text, columns)
 
@@ -153,7 +150,6 @@ class _Compiler:
         self._columns = columns
 
     def condition(self, node: exp.Expr) -> Expression:
-        """Compiles a condition, without its brackets and TRY."""
         if (column := self._column(node)) is not None:
             return Truth(column)
         if isinstance(node, (exp.Paren, exp.Try)):
@@ -171,8 +167,8 @@ class _Compiler:
             raise _refusal()
         kind, column, sign = type(node), self._column(node.this), SIGNS.get(type(node))
         if sign is not None and column is None:
-            return Comparison(self.stored(node.expression), TURNED.get(sign, sign), literal_of(node.this))
-        column = self.stored(node.this)
+            return Comparison(self.stored_column(node.expression), TURNED.get(sign, sign), literal_of(node.this))
+        column = self.stored_column(node.this)
         if sign is not None:
             return Comparison(column, sign, self._operand(node.expression))
         if kind is exp.Between:
@@ -187,7 +183,6 @@ class _Compiler:
         raise _refusal()
 
     def double(self, node: exp.Expr) -> Double:
-        """Compiles a cast to DOUBLE, with or without TRY around it."""
         inside = _cast(node.this if isinstance(node, exp.Try) else node, "DOUBLE")
         column = self._column(inside)
         if column is None or sql_type(column.type_name).is_decimal:
@@ -223,7 +218,7 @@ class _Compiler:
             return None
         return self._columns.get(".".join(quote_identifier(part.name) for part in node.parts))
 
-    def stored(self, node: exp.Expr) -> RelationColumn:
+    def stored_column(self, node: exp.Expr) -> RelationColumn:
         """Returns a column, with or without brackets around it. Refuses other nodes."""
         column = self._column(node)
         if column is None:

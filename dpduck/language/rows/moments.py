@@ -37,7 +37,7 @@ def moment_of(relation: PrivateRelation) -> MomentColumn | None:
     column = next(matches, None)
     if column is None or isinstance(relation.person, Referenced):
         return None
-    begins = isinstance(relation.nested, Units) and not relation.nested.windowed
+    begins = isinstance(relation.subquery_node, Units) and not relation.subquery_node.windowed
     return MomentColumn(relation.alias, column.name, column.type_name == "DATE", begins)
 
 

@@ -107,7 +107,7 @@ def _relation(
     require_free_names((column.name for column in source.columns.values()), query)
     require_free_names((output.column.name for output in outputs), query)
     names = [fold(output.column.name) for output in outputs]
-    if source.nested >= MOST_NESTED:
+    if source.nesting_depth >= MOST_NESTED:
         what = f"more than {MOST_NESTED} subqueries by privacy unit inside of each other are refused"
         raise refusal(query, what, f"at most {MOST_NESTED} levels of GROUP BY or PARTITION BY the privacy unit")
     policy, kind = source.policy, unit_type(source.unit)
@@ -149,7 +149,6 @@ def _period(source: RowSource, outputs: Sequence[_Output]) -> Period | None:
 
 
 def _moments(source: RowSource) -> list[MomentColumn]:
-    """Lists the columns that give a row's period, of the relations that no outer join makes NULL."""
     return moments_of(source.always_there)
 
 
@@ -160,10 +159,7 @@ def _names_period(node: exp.Expr, source: RowSource) -> bool:
 
 
 def _without_period(nodes: Sequence[exp.Expr], source: RowSource, place: exp.Expr, clause: str) -> list[exp.Expr]:
-    """Lists the nodes of a clause without the row's period.
-
-    Refuses a clause that does not name the period, unless WHERE restricts the rows to one period.
-    """
+    """Lists the nodes without the row's period. Refuses a clause without the period if rows are of several periods."""
     period = source.first.policy.unit.period
     rest = [node for node in nodes if not _names_period(node, source)]
     if period is None or len(rest) < len(nodes) or is_one_period(source, period.word):
@@ -199,11 +195,11 @@ def _made_output(name: str, feature: FeatureColumn, source: RowSource) -> _Outpu
 def _read_grouping(
     query: exp.Select, source: RowSource, unit: exp.Column | None, features: FeatureReader, alias: str
 ) -> tuple[list[_Output], list[tuple[str, exp.Expr]]]:
-    """Returns the features of each unit, and the selected columns over features. unit: None for several columns."""
+    """Returns features of each unit, and the columns over features. unit: None for a unit of several columns."""
     outputs, shown = list[_Output](), list[tuple[str, exp.Expr]]()
     for name, expression in resolve_selection(query, source.scope):
         if _names_period(expression, source):
-            feature = features.made(exp.AnyValue(this=expression.copy()))
+            feature = features.read_aggregate(exp.AnyValue(this=expression.copy()))
             outputs.append(replace(_made_output(name, feature, source), begins=True))
         elif isinstance(expression, exp.Column):
             if unit is None or sql_of(expression) != sql_of(unit):
@@ -212,7 +208,7 @@ def _read_grouping(
                 _Output(CatalogColumn(name, source.types[sql_of(unit)]), plain_sql(unit), source.domain(unit))
             )
         elif is_made(expression):
-            outputs.append(_made_output(name, features.made(expression), source))
+            outputs.append(_made_output(name, features.read_aggregate(expression), source))
         else:
             shown.append((name, _over_features(expression, source, unit, features, alias, outputs)))
             continue
@@ -234,7 +230,7 @@ def _over_features(
     if not parts:
         raise refusal(expression, "this is refused in a subquery with a row for each privacy unit", _ACCEPTED)
     for node in parts:
-        feature, name = features.made(node), f"dpduck_{len(outputs)}"
+        feature, name = features.read_aggregate(node), f"dpduck_{len(outputs)}"
         outputs.append(_made_output(name, feature, source))
         node.replace(base_column(alias, name))
     for column in beside:
@@ -255,7 +251,7 @@ def _not_the_unit(place: exp.Expr, unit: exp.Column | None) -> Refusal:
 
 
 def _parts(tree: exp.Expr, is_part: Callable[[exp.Expr], bool]) -> tuple[list[exp.Expr], list[exp.Column]]:
-    """Returns the nodes of a tree that are parts, such as aggregates, and the columns outside of parts."""
+    """Returns the nodes of a tree for which `is_part` holds, such as aggregates, and the columns outside of them."""
     parts = [node for node in tree.walk(prune=is_part) if is_part(node)]
     inside = {id(column) for node in parts for column in node.find_all(exp.Column)}
     return parts, [column for column in tree.find_all(exp.Column) if id(column) not in inside]
@@ -341,7 +337,7 @@ def _unit_column(group: exp.Expr, source: RowSource) -> exp.Column | None:
 def _hold_unit(nodes: Sequence[exp.Expr], source: RowSource) -> bool:
     """Tells whether columns are exactly those that together identify every row's unit."""
     written = sorted(sql_of(node.unnest()) for node in nodes)
-    return any(written == sorted(column.quoted for column in unit.parts) for unit in source.together)
+    return any(written == sorted(column.quoted_name for column in unit.parts) for unit in source.together)
 
 
 def _by(source: RowSource, word: str) -> str:
@@ -354,7 +350,7 @@ def _require_unit(
     column: exp.Expr, source: RowSource, what: str, accepted: str, place: exp.Expr | None = None
 ) -> exp.Column:
     """Returns a column that holds the unit of every row. Refuses any other expression."""
-    node, columns = column.unnest(), {person.quoted for person in source.persons if isinstance(person, RowColumn)}
+    node, columns = column.unnest(), {person.quoted_name for person in source.persons if isinstance(person, RowColumn)}
     if not isinstance(node, exp.Column) or sql_of(node) not in columns:
         raise refusal(place or column, f"{what} is refused", accepted)
     return node

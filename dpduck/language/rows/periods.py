@@ -99,7 +99,7 @@ def _lost(source: RowSource, number: int, word: str) -> tuple[str, str] | None:
 
 def _hidden(relation: PrivateRelation, inner: str) -> tuple[str, str]:
     """Returns the fault of a joined subquery that does not select the period of its rows, and the accepted form."""
-    if isinstance(relation.nested, Units) and not relation.nested.windowed:
+    if isinstance(relation.subquery_node, Units) and not relation.subquery_node.windowed:
         what = f"a join with a row for each unit and {inner} that does not show the {inner}"
         return what, f"SELECT .., date_trunc('{inner}', ..) AS {inner} .. GROUP BY .., date_trunc('{inner}', ..) there"
     return f"a join with rows that do not show of which {inner} they are", "the column that PER .. OF names in SELECT"
@@ -149,7 +149,7 @@ def span_of(source: RowSource, word: str) -> MomentSpan:
         span = _join_spans(span, span_of(join.source, word), join.kind)
     moments = _read_moments(source)
     for moment in moments:
-        own = reduce(MomentSpan.common, map(moment_reader(moment).read, source.filters), _ANY)
+        own = reduce(MomentSpan.common, map(moment_reader(moment).read_condition, source.filters), _ANY)
         alone = len(moments) == 1 and span == _ANY
         span = own if alone else _whole(span, word).common(_whole(own, word))
     return span
@@ -170,9 +170,9 @@ def _read_moments(source: RowSource) -> list[MomentColumn]:
     If tables are joined by keys, only the first table's column counts, so that such a statement keeps its old price.
     """
     joins = [(number, join) for number, join in enumerate(source.joins) if isinstance(join, PrivateJoin)]
-    nested = any(join.source.first.nested or join.source.joins or join.kind != "JOIN" for _, join in joins)
+    nested = any(join.source.first.subquery_node or join.source.joins or join.kind != "JOIN" for _, join in joins)
     first = moment_of(source.first)
-    if first is None or source.first.nested or nested or any(source.multiplies(number) for number, _ in joins):
+    if first is None or source.first.subquery_node or nested or any(source.multiplies(number) for number, _ in joins):
         return moments_of(source.relations)
     return [first]
 
@@ -273,10 +273,7 @@ def _moment(text: str) -> datetime | None:
 
 
 def moment_reader(of: MomentColumn) -> ConditionReader[MomentSpan]:
-    """Returns a reader of conditions on a column. It finds all moments at which a condition may hold.
-
-    Prices and digests of releases would change if NOT were read.
-    """
+    """Returns a reader of the moments at which a condition may hold. Prices and digests would change if it read NOT."""
 
     def compare(operand: exp.Expr, sign: str, literal: exp.Expr) -> MomentSpan:
         if isinstance(operand, exp.Year) and of.is_column(operand.this.unnest()):
@@ -294,7 +291,7 @@ def moment_reader(of: MomentColumn) -> ConditionReader[MomentSpan]:
 
 
 def _span(sign: str, moment: datetime, word: str) -> MomentSpan:
-    """Returns the moments that meet a comparison. A word means that they are truncated to such a period first."""
+    """Returns the moments that meet a comparison. With a `word`, each moment is first truncated to that period."""
     if sign == "<>":
         return _ANY
     if sign == "<" and moment == _FIRST:

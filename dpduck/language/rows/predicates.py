@@ -45,14 +45,14 @@ class ConditionReader(Generic[T]):
     reads_not: bool = True  # whether NOT is read before any condition. NOT before a column alone is always read
     halves: bool = True  # whether BETWEEN is read if one of its ends is unknown
 
-    def read(self, node: exp.Expr, holds: bool = True) -> T:
+    def read_condition(self, node: exp.Expr, holds: bool = True) -> T:
         """Returns for which rows a condition may be TRUE, or may be FALSE if `holds` is false."""
         node = node.unnest()
         if isinstance(node, (exp.And, exp.Or)):
             join = self.both if isinstance(node, exp.And) is holds else self.either
-            return reduce(join, [self.read(part, holds) for part in node.flatten()])
+            return reduce(join, [self.read_condition(part, holds) for part in node.flatten()])
         if isinstance(node, exp.Not) and (self.reads_not or isinstance(node.this.unnest(), exp.Column)):
-            return self.read(node.this, not holds)
+            return self.read_condition(node.this, not holds)
         if isinstance(node, exp.Column):
             return self.compare(node, "=", exp.Boolean(this=holds))
         results = []

@@ -57,7 +57,7 @@ class PrivateRelation:
         return self.node.alias
 
     @property
-    def nested(self) -> Union | Units | None:
+    def subquery_node(self) -> Union | Units | None:
         """Returns the node of a subquery, None for a stored table."""
         return None if isinstance(self.node, Stored) else self.node
 
@@ -88,7 +88,7 @@ class PrivateRelation:
     def is_key(self, column: str) -> bool:
         """Tells whether DuckDB keeps the values of a stored table's column unique."""
         own = (key for read in self.reads if read.table == self.table and not read.hidden for key in read.unique)
-        return self.nested is None and fold(column) in map(fold, own)
+        return self.subquery_node is None and fold(column) in map(fold, own)
 
     def domain(self, column: str) -> Domain | None:
         """Returns the public domain of a column. Refuses a column that has changed to a type that may not convert."""
@@ -190,10 +190,7 @@ def _links(policy: Policy, own_keys: tuple[str, ...]) -> tuple[tuple[str, str], 
 
 
 def _unit_of(alias: str, policy: Policy, facts: PublicFacts) -> tuple[Expression | None, list[PrivateTable]]:
-    """Follows references to the table with the unit's own columns.
-
-    Returns the unit of a row, and the tables on the way, the nearest one first.
-    """
+    """Returns the unit of a row, and the tables on the way of its references to the unit, the nearest first."""
     steps, parents, current, own = list[ReferenceStep](), list[PrivateTable](), policy, alias
     first = None
     while current.unit.reference is not None:

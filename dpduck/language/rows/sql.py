@@ -91,9 +91,9 @@ def _pair(private: exp.Expr, key: RowColumn, columns: Mapping[str, RowColumn]) -
     text = sql_of(private)
     column = columns.get(plain_sql(private)) if isinstance(private, exp.Column) else None
     same = column is not None and column.type_name == key.type_name
-    sql = f"{text if same else f'try(try_cast({text} AS {key.type_name}))'} = {key.quoted}"
+    sql = f"{text if same else f'try(try_cast({text} AS {key.type_name}))'} = {key.quoted_name}"
     if column is not None and (same or comparable(column.type_name, key.type_name)):
-        return sql, condition_of(f"{column.quoted} = {key.quoted}", columns)
+        return sql, condition_of(f"{column.quoted_name} = {key.quoted_name}", columns)
     return sql, Lookup(program_of(text, columns) if column is None else column, key)
 
 
@@ -103,7 +103,7 @@ def _private(source: RowSource, number: int, join: PrivateJoin) -> tuple[str, Jo
     sql = f"{join.kind} {f'({inner})' if join.source.joins else inner} ON {' AND '.join(texts)}"
     remaining = (text for text, item in zip(texts, join.conditions, strict=True) if item not in join.within)
     on = [*(condition_of(text, source.columns) for text in remaining), *([] if join.period is None else [join.period])]
-    nested, several = join.source.first.nested, bool(join.source.private_joins)
+    nested, several = join.source.first.subquery_node, bool(join.source.private_joins)
     one_row = isinstance(nested, Units) and not nested.windowed
     if not source.multiplies(number) or (one_row and not several):
         return sql, Join(join.kind, right, tuple(on))
@@ -143,7 +143,7 @@ def _chain_sql(unit: Expression | None) -> list[str]:
         reference = person.reference
         for step in person.steps:
             alias = quote_identifier(step.key.relation)
-            parts.append(f"JOIN {step.table} AS {alias} ON {reference.quoted} = {step.key.quoted}")
+            parts.append(f"JOIN {step.table} AS {alias} ON {reference.quoted_name} = {step.key.quoted_name}")
             reference = step.reference or reference
     return parts
 
@@ -192,7 +192,7 @@ def rows_of(source: RowSource, facts: PublicFacts, max_rows: int, place: exp.Exp
     """Builds the RequestRows of a source, with at most `max_rows` rows of each unit. place: for refusals."""
     policy, compiled = source.policy, compile_rows(source)
     unit_bound = max_rows if policy.unit.column is not None else source.copies
-    if source.found > MOST_FOUND or source.leaves > MOST_BRANCHES:
+    if source.join_factor > MOST_FOUND or source.leaves > MOST_BRANCHES:
         raise refusal(
             place, "too many tables are united, or joined inside of UNION ALL", f"at most {MOST_BRANCHES}, fewer joins"
         )
@@ -201,7 +201,7 @@ def rows_of(source: RowSource, facts: PublicFacts, max_rows: int, place: exp.Exp
             place, f"one row may be multiplied {unit_bound} times by the joins", "joins on keys that repeat less"
         )
     for branch in (source, *source.all_branches):
-        if branch.joins or isinstance(branch.first.person, Referenced) or branch.first.nested is not None:
+        if branch.joins or isinstance(branch.first.person, Referenced) or branch.first.subquery_node is not None:
             require_free_names((column.name for column in branch.columns.values()), place)
     tables = dict.fromkeys((source.table, *(read.table for read in source.reads), *source.every_table))
     public = sorted({join.table for join in source.every_public_join}, key=lambda table: table.parts)

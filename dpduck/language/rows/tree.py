@@ -51,7 +51,7 @@ class PrivateJoin:
     within: tuple[exp.Expr, ...] = ()  # those conjuncts that say the same as `period`
 
     @property
-    def keyed(self) -> frozenset[str]:
+    def aliases_by_key(self) -> frozenset[str]:
         """Returns the aliases of relations with a key that is compared with a column of the other side."""
         return frozenset(relation.alias for pair in self.equal for relation, name in pair if relation.is_key(name))
 
@@ -77,10 +77,7 @@ class RowSource:
 
     @property
     def unit(self) -> Expression | None:
-        """Returns the privacy unit of a row, None if rows are units. Prefers a stored column to a reference.
-
-        If units have periods, the expression contains the period of the row.
-        """
+        """Returns the unit of a row, with its period if units have periods. Prefers a stored column to a reference."""
         direct = (group for group in self.units if not any(isinstance(person_of(unit), Referenced) for unit in group))
         choice = next(direct, next(iter(self.units), ()))
         return first_of(choice) if choice else None
@@ -203,7 +200,7 @@ class RowSource:
             if join.kind in (SEMI, ANTI):
                 power = max(power, other)
                 continue
-            ours, theirs = bool(join.keyed & once), bool(join.keyed & others)
+            ours, theirs = bool(join.aliases_by_key & once), bool(join.aliases_by_key & others)
             power = max(power, other) if ours or theirs else power + other
             once = (once if theirs else frozenset()) | (others if ours else frozenset())
         return power, once
@@ -216,10 +213,12 @@ class RowSource:
         )
 
     @property
-    def nested(self) -> int:
+    def nesting_depth(self) -> int:
         """Returns the depth of subqueries by unit inside each other."""
-        own = max((branch.nested for branch in self.branches), default=0) + isinstance(self.first.nested, Units)
-        return max(own, *(join.source.nested for join in self.private_joins), 0)
+        own = max((branch.nesting_depth for branch in self.branches), default=0) + isinstance(
+            self.first.subquery_node, Units
+        )
+        return max(own, *(join.source.nesting_depth for join in self.private_joins), 0)
 
     def multiplies(self, number: int) -> bool:
         """Tells whether a join of private rows is by a key of neither side, so that a row may join many rows."""
@@ -227,7 +226,7 @@ class RowSource:
         if not isinstance(join, PrivateJoin) or join.kind in (SEMI, ANTI):
             return False
         once = replace(self, joins=self.joins[:number]).repetition[1] | join.source.repetition[1]
-        return not join.keyed & once
+        return not join.aliases_by_key & once
 
     @property
     def rows_for_a_key(self) -> int:
@@ -235,14 +234,14 @@ class RowSource:
         return self._row_factors[0]
 
     @property
-    def found(self) -> int:
+    def join_factor(self) -> int:
         """Returns the most rows that joins by a key of neither side make of one row, with nested joins."""
         return self._row_factors[1]
 
     @cached_property
     def _row_factors(self) -> tuple[int, int]:
-        inside = (sum(branch.found for branch in self.branches) or 1) * prod(
-            join.source.found for join in self.private_joins
+        inside = (sum(branch.join_factor for branch in self.branches) or 1) * prod(
+            join.source.join_factor for join in self.private_joins
         )
         joins = sum(map(self.multiplies, range(len(self.joins))))
         most = next(most for most in range(MOST_ROWS, 0, -1) if inside * most**joins <= MOST_OF_ALL or most == 1)
@@ -298,7 +297,7 @@ class RowSource:
         row_columns = (
             RelationColumn(alias, column.name, column.type_name) for alias, columns in named for column in columns
         )
-        return {column.quoted: column for column in row_columns}
+        return {column.quoted_name: column for column in row_columns}
 
     @cached_property
     def types(self) -> Mapping[str, str]:
@@ -320,7 +319,7 @@ def equal_columns(condition: exp.Expr, left: RowSource, right: RowSource) -> Pai
 
 
 def require_one_unit(sources: Sequence[RowSource], places: Sequence[exp.Expr], what: str, accepted: str) -> None:
-    """Refuses sources of different units, or of PRIVACY UNIT ROW. what, accepted: words for the latter refusal."""
+    """Refuses sources of different units. Refuses PRIVACY UNIT ROW with the words of `what` and `accepted`."""
     first = sources[0]
     for source, place in zip(sources, places, strict=True):
         if source.first.policy.unit.column is None:
@@ -350,13 +349,13 @@ def require_few_copies(source: RowSource, place: exp.Expr) -> None:
             f"each row of a unit would be joined with each, {power} tables at a time",
             f"at most {MOST_POWER} such tables; joins by a PRIMARY KEY or UNIQUE column of one side, SEMI JOIN",
         )
-    if source.found > MOST_FOUND:
+    if source.join_factor > MOST_FOUND:
         raise refusal(
             place,
             "rows of a unit would be joined each with each, in joins inside of joins",
             "fewer such joins; joins by a PRIMARY KEY or UNIQUE column of one side",
         )
-    most = MOST_COPIES if power == 1 else min(MOST_COPIES_OF_MANY, MOST_FOUND // source.found)
+    most = MOST_COPIES if power == 1 else min(MOST_COPIES_OF_MANY, MOST_FOUND // source.join_factor)
     if source.copies > most:
         raise refusal(
             place,

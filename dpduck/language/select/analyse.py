@@ -18,10 +18,11 @@ from dpduck.language.rows.tree import RowSource
 from dpduck.language.select.aggregates import AggregateReader, check_groups, check_treatment
 from dpduck.language.select.answers import AnswerReader, has_aggregate
 from dpduck.language.select.binding import check_rows
+from dpduck.language.select.cell_keys import with_cell_key
 from dpduck.language.select.cells import add_summary, cell_columns, with_summary_columns
 from dpduck.language.select.excluded_cells import possible_cells
 from dpduck.language.select.intervals import with_intervals
-from dpduck.language.select.keys import RANGE_END, Grouping, KeyBuilder, range_text, read_grouping, with_cell_key
+from dpduck.language.select.keys import RANGE_END, Grouping, KeyBuilder, range_text, read_grouping
 from dpduck.language.select.options import (
     Caption,
     Options,
@@ -198,7 +199,6 @@ def _possible(
     source: RowSource,
     facts: PublicFacts,
 ) -> exp.Expr | None:
-    """Returns a condition for the released cells that may hold rows. None if all cells may."""
     if where is None:
         return None
     collated = any(facts.has_collations(table) for table in source.every_table)

@@ -55,14 +55,14 @@ def read_condition(
         reader = label_reader(domains[0], collated, closely=True)
         if reader is None:
             return None
-        may_hold, may_fail = reader.read(node), reader.read(node, False)
+        may_hold, may_fail = reader.read_condition(node), reader.read_condition(node, False)
         if (several & (may_hold == may_fail)).any():
             return None
         holds = np.where(several, may_hold, holds)
     outside = any(map(partial, columns))
     if outside and len(columns) == 1:
         reader = label_reader(domains[0], collated, closely=True, outside=True)
-        outside = reader is None or bool(reader.read(node).any())
+        outside = reader is None or bool(reader.read_condition(node).any())
     return CodeCondition(columns, holds, outside)
 
 
@@ -77,7 +77,7 @@ def _stand_for_several(domain: Domain) -> list[bool]:
 
 
 def has_other_values(column: SourceColumn, source: RowSource) -> bool:
-    """Tells whether rows may have a value of this column that has no code in its domain."""
+    """Tells whether rows may have values of this column for which its domain has no code."""
     node = parse_expression(column.sql)
     public = isinstance(node, exp.Column) and source.relation(node.table) is None
     return not public and is_partial(column.domain)

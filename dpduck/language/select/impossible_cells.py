@@ -61,7 +61,7 @@ def impossible_cells(
             key = keys[place]
             labels = label_reader(sources[key.sources[0]].domain, collated)
             axes[key.expression] = _ConditionKey(axis, key.codes, labels)
-        possible = np.broadcast_to(_combination_reader(axes, shape, scope).read(conjunct), shape)
+        possible = np.broadcast_to(_combination_reader(axes, shape, scope).read_condition(conjunct), shape)
         if not possible.all():
             ruled_out.append(ImpossibleCells(members, tuple(np.flatnonzero(~possible).tolist())))
     return tuple(ruled_out)

@@ -69,14 +69,13 @@ class KnownQuestion:
         return cache[sql]
 
     def conjuncts(self, text: str) -> tuple[str, ...]:
-        """Returns the conditions that AND joins in a condition."""
         cache = self.readings.parts
         if text not in cache:
             cache[text] = tuple(conjuncts(text))
         return cache[text]
 
     def partial(self, sql: str) -> bool:
-        """Tells whether rows may have a value of this column that has no code in its domain."""
+        """Tells whether rows may have values of this column for which its domain has no code."""
         cache = self.readings.partial
         if sql not in cache:
             column = self.column(sql)

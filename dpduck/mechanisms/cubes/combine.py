@@ -84,7 +84,7 @@ def _ratio(
 
 def base_release(releases: ReleaseStore, name: str, caller: Caller) -> StoredRelease:
     """Returns the release of a name, or the release behind a view. Refuses a release that the caller may not see."""
-    release = releases.named(name)
+    release = releases.find(name)
     if release is not None and release.kind != "view" and not caller.owner and release.principal != caller.name:
         release = None  # another's answers are not listed for this reader either
     if release is not None and release.strategy == KNOWN:

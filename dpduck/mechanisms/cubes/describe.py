@@ -206,7 +206,7 @@ def _would_choose(cube: CubePlan) -> bool:
         return False
     weights = [1.0] * len(question.aggregates)
     rule = replace(rule_of(question), how=AUTO)
-    return bool(rule.chosen(question.aggregates, weights, cube.noise))
+    return bool(rule.choose(question.aggregates, weights, cube.noise))
 
 
 def _times_less(cube: CubePlan) -> float:
@@ -226,7 +226,7 @@ def _bounds(cube: CubePlan, number: int) -> str:
         said += f", {measured.bounds.one_cell} to one group"
     if measure.operand is not None and measure.operand.sql:
         operand = measure.operand
-        width = measure.contribution.step if measure.added else operand.step
+        width = measure.contribution.step if measure.is_sum else operand.step
         said += (
             f"; {operand.sql} between {float(operand.low):.15g} and {float(operand.high):.15g} "
             f"in steps of {float(width):.15g}"

@@ -200,7 +200,7 @@ class MeasureScan:
 def scans_of(cube: CubePlan) -> list[MeasureScan]:
     """Lists the scans of a release: one for all measures that add up over rows, and one for each other measure."""
     request = cube.request
-    added = [n for n, plan in enumerate(cube.measures) if plan.measure.added and plan.measure.kinds is None]
+    added = [n for n, plan in enumerate(cube.measures) if plan.measure.is_sum and plan.measure.kinds is None]
     scans = []
     if added:
         contributions = [cube.measures[number].measure.contribution for number in added]
@@ -208,7 +208,7 @@ def scans_of(cube: CubePlan) -> list[MeasureScan]:
     for number, plan in enumerate(cube.measures):
         if plan.measure.kinds is not None:
             scans.append(MeasureScan(_with_kinds(request, plan.measure.kinds), (number,)))
-        elif not plan.measure.added:
+        elif not plan.measure.is_sum:
             scans.append(MeasureScan(_with_column(request, _last_key(cube, plan), plan.measure), (number,)))
     return scans
 
@@ -262,7 +262,7 @@ def _measurements_to_bytes(proposal: CubeProposal, noisy: Noisy) -> bytes | None
         for group, answers, part in zip(proposal.groups, noisy, measures, strict=True)
         # a unit's merged value in a group is not its value in a larger group
         if group.tables
-        and part.added
+        and part.is_sum
         and not (part.operand is not None and part.operand.per_group)
         and not part.contribution.norm  # two releases with different weights are about different rows
         and not request.question.treatment.groups  # and so are two with different groups

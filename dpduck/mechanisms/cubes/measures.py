@@ -131,7 +131,7 @@ class Measure:
         return self.key or self.contribution.form
 
     @property
-    def added(self) -> bool:
+    def is_sum(self) -> bool:
         """Tells whether the tables are sums over rows, so that a cell of a marginal is the sum of finer cells."""
         return self.key in ("", "together")
 
@@ -246,7 +246,7 @@ def choose_measures(
     given = [float(weight) for weight in weights] or [1.0] * len(aggregates)
     summed = dict.fromkeys(_columns_of(aggregates, ["sum"]))
     free = [key for key in summed if not _moment_degrees(aggregates, key) & _serving(key[1])]
-    picked = rule.chosen(aggregates, given, noise)
+    picked = rule.choose(aggregates, given, noise)
     choices: list[Measures] = []
     for moments in product((False, True), repeat=len(free)) if len(free) <= MOST_CHOICES else [(False,) * len(free)]:
         chosen = {key for key, flag in zip(free, moments, strict=True) if flag}
@@ -278,7 +278,7 @@ def _join_counts(
     way: Sequence[JointCounts], counts: Counts,
 ) -> Measures | None:  # fmt: skip
     """Returns the measures with counts planned together in one way, None if no two are. Counts from moments stay."""
-    counted = [item.counted if base.measures[use.measure].form in ("count", "sum") else None
+    counted = [item.count_condition if base.measures[use.measure].form in ("count", "sum") else None
                for item, use in zip(aggregates, base.uses, strict=True)]  # fmt: skip
     measures, uses = list(base.measures), list(base.uses)
     for group in way:
@@ -324,8 +324,8 @@ def _relative_sensitivity(measure: Measure, noise: NoiseKind, unit: Unit) -> flo
     """Returns a unit's squared sensitivity in the noise's norm, relative to a unit with all its rows in one cell."""
     rows, cell_rows, cells_of = unit
     whole, moved = (rows * measure.contribution.bound) ** 2, measure.unit_bound(rows, cells_of(measure))
-    by_cell = noise is NoiseKind.GAUSSIAN and (measure.added or measure.distinct is not None)
-    one_cell = measure.unit_bound(cell_rows if measure.added and measure.kinds is None else rows, 1)
+    by_cell = noise is NoiseKind.GAUSSIAN and (measure.is_sum or measure.distinct is not None)
+    one_cell = measure.unit_bound(cell_rows if measure.is_sum and measure.kinds is None else rows, 1)
     return moved * (min(moved, one_cell) if by_cell else moved) / whole
 
 

@@ -212,7 +212,7 @@ def plans_at(
         )
         for measure in all_measures.measures
     ]
-    different = len({(price, bound) for measure, price, bound in prices if measure.added})
+    different = len({(price, bound) for measure, price, bound in prices if measure.is_sum})
     seconds = float(question.treatment.planning_seconds) / max(1, different)
     plans_by_key: dict[tuple[Fraction, UnitBounds, int, str, int], Plans] = {}
     planned_measures = []
@@ -222,11 +222,11 @@ def plans_at(
             continue
         buckets = tree_buckets(question, measure).count if measure.key == TREE else 0
         row_bound = measure.contribution.bound if measure.strategy is None else measure.strategy.row_bound
-        alike = (price, bounds, row_bound, "" if measure.added else measure.key, buckets)
+        alike = (price, bounds, row_bound, "" if measure.is_sum else measure.key, buckets)
         if alike not in plans_by_key:
             plans_by_key[alike] = (
                 _candidates(question, noise, price, bounds, row_bound, seconds, rivals)
-                if measure.added
+                if measure.is_sum
                 else _alone(question, measure, noise, price, bounds)
             )
         plans = plans_by_key[alike]
@@ -245,7 +245,7 @@ def unit_bounds(request: SelectRequest, measure: Measure, cells: int) -> UnitBou
         return UnitBounds(bound, most, bound * most)
     by_group = measure.operand is not None and bool(measure.operand.per_group)
     cell_rows = request.cell_rows if request.rows.cell_key else rows
-    if not measure.added or not (by_group or measure.contribution.norm or cell_rows < rows):
+    if not measure.is_sum or not (by_group or measure.contribution.norm or cell_rows < rows):
         return plain_bounds(bound)
     if measure.kinds is not None:  # several values of a key are one kind, in which a unit may have all its rows
         return plain_bounds(bound)

@@ -55,7 +55,7 @@ class QuantileRule:
         """Returns the parts of the price for a quantile by the exponential mechanism, and for its ends."""
         return PARTS if self.intervals else WITHOUT_ENDS
 
-    def chosen(
+    def choose(
         self, aggregates: Sequence[Aggregate], weights: Sequence[float], noise: NoiseKind
     ) -> frozenset[Aggregate]:
         """Returns the quantiles for the exponential mechanism. A tree answers the others.

@@ -335,7 +335,7 @@ def covariances_text(cube: CubePlan) -> str | None:
     weighed = len(cube.uses) == 1 and _is_rounded(cube, cube.uses[0]) and not treatment.widens
     whole = all(candidate is plan for candidate in plans) and all(use.weights == (Fraction(1),) for use in cube.uses)
     alike = single or weighed or whole
-    if plan.parts or not alike or not cube.measures[0].measure.added:
+    if plan.parts or not alike or not cube.measures[0].measure.is_sum:
         return None
     values = covariances(plan)
     sets = len(values.sources) if isinstance(values, TableCovariances) else len(values.variances)

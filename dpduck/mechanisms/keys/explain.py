@@ -34,7 +34,7 @@ def _forecast(plan: KeyPlan, chosen: bool, note: str) -> Forecast:
     further = [
         ("threshold", "BIGINT", plan.threshold),
         ("selection_stderr", "DOUBLE", sqrt(plan.selection.variance)),
-        *((f"published_{size}", "DOUBLE", plan.published(size)) for size in SIZES),
+        *((f"published_{size}", "DOUBLE", plan.publication_chance(size)) for size in SIZES),
     ]
     return Forecast(plan.strategy, chosen, None, plan.queries, (note,), stderr=worst, seconds=0.0, further=further)
 

@@ -109,7 +109,7 @@ class KeyPlan:
             return queries(self.aggregates, self.reused, self.other)
         return 1 + sum(share > 0 for share in self.measured.shares)
 
-    def published(self, units: int) -> float:
+    def publication_chance(self, units: int) -> float:
         if units < self.least:
             return 0.0
         return float(survivals(self.selection, np.array([self.threshold - units + 1]))[0])

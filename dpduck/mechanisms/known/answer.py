@@ -211,7 +211,7 @@ def estimator_of(axes: Axes, uses: Sequence[Usable], remembered: SandboxAnswers)
         measurements = [(measurement, max(map(abs, use.weights))) for use in uses for measurement in seen_by(axes, use)]
         smallest = float(min(measurement.variance**0.5 / weight for measurement, weight in measurements))
         cached = Estimator(axes.lengths, [measurement for measurement, _ in measurements]), smallest
-        remembered.put((axes, names), cached)
+        remembered.save((axes, names), cached)
     return cached
 
 

@@ -60,7 +60,7 @@ def cells_sql(analysis: Analysis, measured: Measured | None, copies: ReleaseCopi
         columns.append((variances_column(number), "VARCHAR"))
         rows = rows.append_column(variances_column(number), said)
     shown = ", ".join(f"{quote_identifier(column)} AS {quote_identifier(name)}" for name, column in analysis.cells)
-    return f"SELECT {shown} FROM {copies.put(columns, rows)}"
+    return f"SELECT {shown} FROM {copies.save(columns, rows)}"
 
 
 def cells_of(measured: Measured, question: Question) -> list[Cells]:

@@ -46,13 +46,13 @@ def known_table(
         unknown = next(number for number, answer in enumerate(answers) if answer is None)
         raise _unknown(request, unknown, releases.records, text)
     columns, rows = _table(request, known_answers, box)
-    return question.analysis.outer.over(copies.put(columns, rows)), known_answers
+    return question.analysis.outer.over(copies.save(columns, rows)), known_answers
 
 
 def resting_on(view: StoredRelease, answers: Sequence[KnownAnswer], store: ReleaseStore) -> StoredRelease:
     """Returns the record of a table with known answers: its guarantee is the joint one of all releases behind them."""
     names = dict.fromkeys(name for source in answers for name in source.releases)
-    releases = [source for source in map(store.named, names) if source is not None]
+    releases = [source for source in map(store.find, names) if source is not None]
     pure = [source.epsilon for source in releases if source.epsilon is not None]
     rhos = [source.rho if source.epsilon is None else rho_of_pure(source.epsilon) for source in releases]
     return replace(

@@ -179,7 +179,7 @@ def _together(
         for members, answer, precision in tables
     )
     names = sorted({name for answer in answers for name in answer.releases})
-    first = store.named(names[0])
+    first = store.find(names[0])
     if first is None:
         raise Refusal("a release went meanwhile", accepted="the same statement again")
     facts = [names, [column.sql for column in columns]]

@@ -97,7 +97,7 @@ class Reuse:
                 accepted=f"ALTER PRIVACY POLICY .. PREPARE, a database that is opened for reading, or {WITHOUT}",
             )
 
-    def chosen(self, request: SelectRequest) -> Chosen:
+    def choose(self, request: SelectRequest) -> Chosen:
         """Chooses the request with the least error at a price, or with the least price for a target.
 
         Everything that could fail after the charge fails here.

@@ -86,7 +86,7 @@ class KnownStatements:
             releases = self._releases_of(question, caller, cursor)
             sql, _ = known_table(question, releases, self._copies, box, inputs.text)
             if len(argument) <= LONGEST_KEPT and sum(question.analysis.request.question.sizes) <= MOST_LABELS:
-                self._analysed.put((argument, caller, "known"), (question, catalog.known))
+                self._analysed.save((argument, caller, "known"), (question, catalog.facts))
             return sql
 
     def refresh(self, name: str, caller: Caller) -> str:
@@ -137,7 +137,7 @@ class KnownStatements:
         readings: Readings | None = self._readings.get(name)
         if readings is None or len(readings.parts) + len(readings.tables) > MOST_READ:
             readings = question.readings
-            self._readings.put(name, readings)
+            self._readings.save(name, readings)
         return replace(question, readings=readings)
 
     def _moment(self, rows: RequestRows, cursor: duckdb.DuckDBPyConnection) -> str:
@@ -203,7 +203,7 @@ class KnownStatements:
         notes = notes_of(outer, replace(release, laws=()))
         scope, caption = f"{scope_of(outer.request)}; {release.scope}", analysis.caption.text
         record = replace(release, digest=digest, scope=scope, notes=notes, caption=caption)
-        return listings.status(self._views.put(statement, text, caller, record, select_sql, columns))
+        return listings.status(self._views.save(statement, text, caller, record, select_sql, columns))
 
     def _combine(
         self,
@@ -215,7 +215,7 @@ class KnownStatements:
     ) -> StoredRelease:
         """Pays for a release, and stores the caller's answer from all releases that are known by then."""
         reuse.require_one_moment()
-        release = release_of(reuse.chosen(analysis.request).request)
+        release = release_of(reuse.choose(analysis.request).request)
         answers, columns, rows = combine_answers(reuse, release, self._measured.one(release.name), box)
         digest = reuse_digest(analysis.request, caller)
         name = f"{release.name}_{int(digest[:12], 16)}"

@@ -62,7 +62,7 @@ class OpenSessions:
                 f"a question of {longest} keys in a session of sparsity {named.sparsity}",
                 accepted=f"at most {named.sparsity} keys",
             )
-        with self._locks.held(named.digest):
+        with self._locks.hold(named.digest):
             session = self._open_session(named)
             names = asked.names()
             new = {name: place for place, name in enumerate(names) if name not in session.answers}
@@ -107,7 +107,7 @@ class OpenSessions:
         self._parts.steps("answers committed")
         session.commits += 1
         # by this count, an older copy of the store is refused: it would use a round's thresholds a second time
-        self._parts.ledger.secrets.put(fence_name(named.digest), str(session.commits).encode())
+        self._parts.ledger.secrets.save(fence_name(named.digest), str(session.commits).encode())
         self._parts.steps("answers fenced")
         session.answers.update(turn.answers)
 
@@ -124,7 +124,7 @@ class OpenSessions:
             self._store.commit(named.digest, session.updates, believed.scale, commits, {}, {})
         finally:
             # if even that fails, the session is closed for good: its store is now older than the fence
-            self._parts.ledger.secrets.put(fence_name(named.digest), str(commits).encode())
+            self._parts.ledger.secrets.save(fence_name(named.digest), str(commits).encode())
 
     def _walk(self, session: OpenSession, asked: KeyQuestions, new: dict[str, int], turn: _Turn) -> None:
         starts = np.concatenate([[0], np.cumsum(asked.lengths)])

@@ -51,7 +51,7 @@ def histogram_header(proposal: HistogramProposal) -> ReleaseHeader:
 
 def open_histogram(proposal: HistogramProposal, door: Door, tools: Tools) -> None:
     """Stores the secret of a histogram: noisy counts of the keys with rows, and a fresh noise key for all others."""
-    tools.secrets.put(secret_name(proposal.plan.digest()), door.answer(proposal.ask))
+    tools.secrets.save(secret_name(proposal.plan.digest()), door.answer(proposal.ask))
     tools.steps("after the secret")
 
 
@@ -98,7 +98,7 @@ def open_session(proposal: SessionProposal, door: Door, tools: Tools) -> Opened:
     )
     gate = plan.law.gate_ask(proposal.total.scan)
     door.admit(gate, proposal.gates)
-    tools.secrets.put(secret_name(proposal.sparse.digest()), door.answer(gate))
+    tools.secrets.save(secret_name(proposal.sparse.digest()), door.answer(gate))
     tools.steps("after the secret")
     return plan, noisy
 

@@ -46,7 +46,7 @@ class SparseQueries:
         self._histograms: dict[str, LazyHistogram] = {}
         self._lock = threading.Lock()
         self.names = PrivateNames[SparseRecord](
-            store.named, lambda named: named.kind, lambda named: store.drop_name(named.name), "dp_sessions()",
+            store.find, lambda named: named.kind, lambda named: store.drop_name(named.name), "dp_sessions()",
             waits=lambda: parts.steps(WAITING),
         )  # fmt: skip
 
@@ -90,7 +90,7 @@ class SparseQueries:
         return session_answers(named, self._sessions.plan(named), asked, answers)
 
     def describe_ask(self, argument: str, caller: Caller) -> str:
-        """Returns SQL with the columns of an answer and no rows. Refuses callers who may not ask."""
+        """Returns SQL with an answer's columns and no rows, and uses up no round. Refuses callers who may not ask."""
         name, _, _ = read_argument(argument)
         self._askable(name, caller)
         return listings.rows_sql(COLUMNS, [])
@@ -124,7 +124,7 @@ class SparseQueries:
         return histogram_answers(named, noise, asked, released)
 
     def _askable(self, name: str, caller: Caller) -> SparseRecord:
-        named = self._store.named(name)
+        named = self._store.find(name)
         if named is None:
             view = self._parts.releases.view(name)
             if view is not None and view.strategy == PROJECTION:

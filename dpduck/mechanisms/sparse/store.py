@@ -64,7 +64,7 @@ class SparseStore:
         self._schema = f"{quote_identifier(store)}.dpduck"
         self._main = f"{quote_identifier(store)}.main"
 
-    def named(self, name: str) -> SparseRecord | None:
+    def find(self, name: str) -> SparseRecord | None:
         return next((entry for entry in self.all() if entry.name.lower() == name.lower()), None)
 
     def all(self) -> list[SparseRecord]:

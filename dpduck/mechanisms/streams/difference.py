@@ -158,7 +158,7 @@ def _side(
         )
     errors = {shown + ERROR for shown in answers}
     keys = tuple(column for column in columns if column not in answers and column not in errors)
-    named = store.named(view.name) if view.strategy == STREAM else None
+    named = store.find(view.name) if view.strategy == STREAM else None
     if named is None:
         if period is not None:
             raise Refusal(f"{view.name!r} is no stream, and has no periods", accepted="the name alone")
@@ -225,7 +225,7 @@ def _weights(plan: StreamPlan, closed: list[int], window: int, place: int) -> Fl
 
 def _period_error(store: StreamStore, ledger: Ledger, sides: list[_Side]) -> tuple[float, float]:
     """Returns the standard error of the difference of two periods of one stream, and its step as in _Side."""
-    named = store.named(sides[0].view.name)
+    named = store.find(sides[0].view.name)
     first, second = (side.period for side in sides)
     error = sides[0].told
     if named is None or error is None or first is None or second is None:

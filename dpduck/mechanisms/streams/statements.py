@@ -91,7 +91,7 @@ class Streams:
     def __init__(self, parts: DatabaseParts, store: StreamStore, files: PreparedFiles) -> None:
         self.parts, self.store, self.files = parts, store, files
         self.names = PrivateNames[StreamRecord](
-            store.named, lambda stream: STREAM, self._remove, "dp_streams()", waits=lambda: parts.steps(WAITING)
+            store.find, lambda stream: STREAM, self._remove, "dp_streams()", waits=lambda: parts.steps(WAITING)
         )
 
     def run(self, statement: CreatePrivate | RefreshPrivate | DropPrivate, text: str, caller: Caller) -> str:
@@ -100,7 +100,7 @@ class Streams:
         if isinstance(statement, DropPrivate):
             return self.names.drop(statement, text, caller)
         if isinstance(statement, CreatePrivate):
-            stream = self.analyse(statement, self.store.named(statement.name))
+            stream = self.analyse(statement, self.store.find(statement.name))
             make = partial(self._create, stream, text, caller)
             named = self.names.create(statement.name, text, caller, stream.digest(), make)
         else:
@@ -114,7 +114,7 @@ class Streams:
         caller.require_tables(stream.request.asked_tables)
         ranked, request = plans(stream), stream.request
         chosen, *others = explain_stream(stream, ranked)
-        forecasts = [chosen.noted(scope_of(stream)), *others]
+        forecasts = [chosen.with_notes(scope_of(stream)), *others]
         budget = self.parts.ledger.budget(request.rows.unit_key)
         return explain_sql(charge_price(forecasts, request, asks_of(stream, ranked[0]), budget, caller.share))
 
@@ -145,7 +145,7 @@ class Streams:
             return self.parts.analyse(statement, analyse_now, named.digest if named else "", box=box)
 
     def _create(self, stream: StreamRequest, text: str, caller: Caller) -> None:
-        if self.parts.releases.taken(stream.name) or self.parts.releases.means_something(stream.name):
+        if self.parts.releases.is_taken(stream.name) or self.parts.releases.means_something(stream.name):
             raise Refusal(f"the name {stream.name!r} is taken", accepted="another name")
         self._require_live(stream.request.rows)
         plan = plans(stream)[0]
@@ -162,7 +162,7 @@ class Streams:
         release = _add_notes(stream, release_of(named, price, caller.name, scope))
         release = replace(release, price=price_of_view(release, request, self.parts.ledger.budget(rows.unit_key)))
         empty = publication_sql(stream, plan, "")
-        note = self.store.made(named, release, empty, plan_text(asks))
+        note = self.store.note_creation(named, release, empty, plan_text(asks))
         require_stream(asks, stream.axis)
         rehearse_asks(asks, rows.shapes, self.parts.answered, self.parts.workers)
         try:
@@ -189,7 +189,7 @@ class Streams:
             place,
             state,
         ):
-            if len(state.versions) == last.version and due > state.closed:
+            if len(state.versions) == last.version and due > state.number_closed:
                 self._count(stream, plan, named, due, state, place)
             if len(state.versions) > last.version:  # new, or of a process that ended before publication
                 versions = list(state.versions)
@@ -206,7 +206,7 @@ class Streams:
         failed = False
         try:
             refresh_stream(
-                asks, stream.axis, due, plan.axis.measured(due), named.entry, state, place, self.parts.ledger,
+                asks, stream.axis, due, plan.axis.rows_measured(due), named.entry, state, place, self.parts.ledger,
                 self.parts.open_cursor, partial(self._require_unchanged, rows), self.parts.entropy, self.parts.steps,
                 self.parts.workers,
             )  # fmt: skip
@@ -225,7 +225,7 @@ class Streams:
         rows = recover_rows(stream, plan, named.published, version.closed, answers)
         select = publication_sql(stream, plan, "dpduck_released_rows")
         said = version_text(named, version.closed, version.version, version.seal)
-        note = self.store.published(named, version.closed, rows, select)
+        note = self.store.note_rows(named, version.closed, rows, select)
         unit = stream.request.rows.unit_key
         self.parts.ledger.record(unit, named.table, caller.name, said, REFRESHED, note)
         self.parts.steps("stream published")
@@ -246,7 +246,7 @@ class Streams:
                 "it sums with, how many rows of a public table join a row, or the epoch",
                 accepted="the policy as it was; or DROP PRIVATE STREAM and CREATE PRIVATE STREAM, which pays",
             )
-        if not self.parts.releases.taken(named.name):
+        if not self.parts.releases.is_taken(named.name):
             raise StoreError(
                 f"the table of the stream {named.name!r} is no longer in the store; accepted: DROP PRIVATE STREAM"
             )

@@ -72,10 +72,10 @@ class StreamStore:
             rows = cursor.execute(f"FROM {self._schema}.streams ORDER BY lower(name)").fetchall()
         return [read_record(StreamRecord, [*own, *json.loads(facts), published]) for *own, facts, published in rows]
 
-    def named(self, name: str) -> StreamRecord | None:
+    def find(self, name: str) -> StreamRecord | None:
         return next((stream for stream in self.all() if stream.name.lower() == name.lower()), None)
 
-    def made(self, named: StreamRecord, release: StoredRelease, empty_sql: str, plan_text: str) -> Note:
+    def note_creation(self, named: StreamRecord, release: StoredRelease, empty_sql: str, plan_text: str) -> Note:
         """Returns a function for the charge's transaction, which writes a stream and its table without rows."""
 
         def note(cursor: duckdb.DuckDBPyConnection, entry: int) -> None:
@@ -89,7 +89,7 @@ class StreamStore:
 
         return note
 
-    def published(self, named: StreamRecord, closed: int, rows: pa.Table, select_sql: str) -> Note:
+    def note_rows(self, named: StreamRecord, closed: int, rows: pa.Table, select_sql: str) -> Note:
         """Returns a function for the ledger's transaction. It appends rows by a SELECT over dpduck_released_rows."""
 
         def note(cursor: duckdb.DuckDBPyConnection, entry: int) -> None:

@@ -63,14 +63,14 @@ class Parents:
 def has_parents(releases: ReleaseStore, for_each: ForEach) -> bool:
     """Tells whether the parents of a statement exist as released rows."""
     view = releases.view(for_each.parents)
-    return view is not None and releases.taken(view.name)
+    return view is not None and releases.is_taken(view.name)
 
 
 def parents_of(releases: ReleaseStore, for_each: ForEach, asked: SyntheticRequest) -> Parents:
     """Returns the parents of a statement. Refusals come before a charge, and are about released rows alone."""
     request = asked.base
     view = releases.view(for_each.parents)
-    if view is None or not releases.taken(view.name):
+    if view is None or not releases.is_taken(view.name):
         accepted = meant_or(for_each.parents, releases.views(), "a name of dp_releases()")
         raise Refusal(
             f"there is no private table {for_each.parents[:100]!r}", accepted=accepted, position=for_each.position

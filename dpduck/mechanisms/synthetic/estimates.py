@@ -56,7 +56,7 @@ def estimate_queries(pool: Pool, distribution: Distribution, records: float, ask
     numbers = np.flatnonzero(asked).tolist()
     values = np.zeros(int(pool.starts[-1]))
     if pool.plain and len(numbers) == len(pool.workload):
-        answers = distribution.flat_marginals(pool.asked)
+        answers = distribution.flat_marginals(pool.attribute_sets)
         answers *= records
         values[: len(answers)] = answers
         return values

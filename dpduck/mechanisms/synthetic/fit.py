@@ -197,7 +197,7 @@ class FitProblem:
         residuals, misfit = [scaled], inner(gaps, scaled) / 2
         for observation in self.queries:
             margin = margins[self.places[observation.attributes]].reshape(observation.shape)
-            residual = self.records * observation.predicted(margin) - observation.value
+            residual = self.records * observation.predict(margin) - observation.value
             misfit += inner(residual, residual) / (2 * observation.variance)
             residuals.append(residual / observation.variance)
         divergence = inner(margins, parameters) - constant + total

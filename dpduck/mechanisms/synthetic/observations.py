@@ -31,7 +31,7 @@ class Observation:
     def shape(self) -> tuple[int, ...]:
         return self.value.shape if self.coefficients is None else self.coefficients.shape
 
-    def predicted(self, marginal: FloatArray) -> FloatArray:
+    def predict(self, marginal: FloatArray) -> FloatArray:
         if self.coefficients is None:
             return marginal
         return np.asarray((self.coefficients * marginal).sum())

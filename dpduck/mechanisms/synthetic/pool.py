@@ -64,13 +64,13 @@ class Pool:
         return np.cumsum([0, *(family.rows for family in self.families)])
 
     @cached_property
-    def asked(self) -> tuple[tuple[int, ...], ...]:
+    def attribute_sets(self) -> tuple[tuple[int, ...], ...]:
         return tuple(dict.fromkeys(family.attributes for family in self.workload))
 
     @cached_property
     def plain(self) -> bool:
         """Tells whether the workload's queries are the cells of different marginals, one marginal after the other."""
-        return len(self.asked) == len(self.workload) and all(family.is_marginal for family in self.workload)
+        return len(self.attribute_sets) == len(self.workload) and all(family.is_marginal for family in self.workload)
 
     @cached_property
     def owners(self) -> NDArray[np.int64]:

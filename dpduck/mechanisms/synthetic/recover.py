@@ -83,7 +83,7 @@ class SyntheticTables:
             return self._views.ready(statement.name)
         release = self._parts.release(request, request.base, request.digest(), caller, text)
         with _free_again(release, self._parts.ledger):
-            return self._put(statement, text, caller, request, release)
+            return self._store_rows(statement, text, caller, request, release)
 
     def _is_ready(self, statement: CreateSynthetic, text: str, caller: Caller, request: SyntheticRequest) -> bool:
         """Tells whether this very statement made its tables already, even if a parent was dropped since.
@@ -117,14 +117,14 @@ class SyntheticTables:
         return release is not None and all(
             view is not None
             and (view.statement, view.principal, view.ledger_id) == (text, caller.name, release.ledger_id)
-            and self._releases.taken(view.name)
+            and self._releases.is_taken(view.name)
             for view in views
         )
 
     def _parents(self, statement: CreateSynthetic, request: SyntheticRequest) -> Parents | None:
         return None if statement.for_each is None else parents_of(self._releases, statement.for_each, request)
 
-    def _put(
+    def _store_rows(
         self, statement: CreateSynthetic, text: str, caller: Caller, request: SyntheticRequest, release: StoredRelease
     ) -> str:
         """Stores rows of a released distribution, and the table of weights if the statement wants it."""
@@ -161,7 +161,7 @@ class SyntheticTables:
         rows = self._rows(columns, Model(*fit_tables(fitting.sizes, fitting.observations)), statement.rows)
         return self._store(statement, text, caller, base, {statement.name: rows})
 
-    def explained(self, statement: SampleRelease, caller: Caller) -> str:
+    def explain(self, statement: SampleRelease, caller: Caller) -> str:
         """Returns SQL of dp_explain for a sample: its expected time, and a price of 0. This costs nothing, either."""
         base, fitted_to = self._source(statement, caller)
         fitting, note = fitted_to(), f"free of charge: fitted to what {base.name} says"

@@ -89,8 +89,8 @@ def rounds_seconds(pool: Pool, schedule: Schedule, method: Method) -> float | No
     """Guesses the seconds of MWEM's rounds. Returns None for many cells: their tables grow by noisy choices."""
     if prod(pool.sizes) > LARGEST_GUESSED:
         return None
-    rounds, sets = schedule.rounds, len(pool.asked)
-    queries, cells = int(pool.starts[len(pool.workload)]), _growing(pool, method, rounds, pool.asked)
+    rounds, sets = schedule.rounds, len(pool.attribute_sets)
+    queries, cells = int(pool.starts[len(pool.workload)]), _growing(pool, method, rounds, pool.attribute_sets)
     mean, last = sum(cells) / len(cells), cells[-1]
     estimates = rounds * (PER_SET * sets + 2e-8 * queries + PER_CELL * mean)
     if not method.fits:
@@ -126,7 +126,7 @@ def aim_seconds(pool: Pool, schedule: Schedule, method: Method, records: int) ->
     columns, scored = len(pool.sizes), int(pool.starts[len(pool.workload)])
     noise = float(pair_noise(schedule, pool.sizes, records) ** -0.25)
     rounds = max(1, round(ROUNDS_OF_A_COLUMN[schedule.pure] * columns * noise))
-    pairs = [members for members in pool.asked if len(members) == 2] or pool.asked
+    pairs = [members for members in pool.attribute_sets if len(members) == 2] or pool.attribute_sets
     most, least = (_growing(pool, method, number, pairs) for number in (rounds, (rounds + 1) // 2))
     mean = float(np.cbrt((sum(most) / len(most)) ** 2 * sum(least) / len(least)))
     points = POINTS_OF_A_ROUND * (PER_COLUMN * columns + PER_GROWN_CELL * mean)

@@ -155,14 +155,14 @@ class Desk:
                 ) from None
         return PageAnswer(tuple(names[: len(types)]), tuple(types), tuple(rows), more, len(names) - len(types))
 
-    def read(self, text: str) -> PageAnswer | None:
+    def try_ask(self, text: str) -> PageAnswer | None:
         """Returns the rows for a part of a page, or None if the statement is refused or fails."""
         try:
             return self.ask(text)
         except DpduckError:
             return None
 
-    def asked(self, text: str) -> PageStatement:
+    def read_statement(self, text: str) -> PageStatement:
         """Returns a typed text in the form that the gate takes, with its calls that may charge. Charges nothing."""
         if is_ours(text):
             statement = text.strip().rstrip(";")
@@ -184,7 +184,7 @@ class Desk:
             raise Refusal("there are several statements in one text", accepted="one statement in each dp('..')")
         left = iter(rows)
         listed = tuple(Priced(text, None if _CHANGES_NOTHING_PAID.match(text) else next(left)) for text in run)
-        policies = self.read("SELECT table_name, revision, epoch FROM dp_policies() ORDER BY ALL")
+        policies = self.try_ask("SELECT table_name, revision, epoch FROM dp_policies() ORDER BY ALL")
         totals = tuple(row for row in plan if row["number"] is None)
         return Prices(listed, totals, policies.rows if policies else ())
 
@@ -192,9 +192,9 @@ class Desk:
         if priced.plan is None:
             return priced
         statement, quoted = priced.statement, quote_text(priced.statement)
-        explained = self.read(f"SELECT note FROM dp_explain({quoted}) WHERE chosen")
+        explained = self.try_ask(f"SELECT note FROM dp_explain({quoted}) WHERE chosen")
         note = str(explained.rows[0][0] or "") if explained and explained.rows else ""
-        errors = self.read(f"{_ERROR_COLUMNS} FROM dp_errors({quoted})") if _WITH_ERRORS.match(statement) else None
+        errors = self.try_ask(f"{_ERROR_COLUMNS} FROM dp_errors({quoted})") if _WITH_ERRORS.match(statement) else None
         return Priced(statement, priced.plan, errors, note)
 
     def charges(self) -> int:
@@ -206,10 +206,10 @@ class Desk:
         return 0 if size is None else size.rows
 
     def columns(self) -> list[dict[str, Any]]:
-        answer = self.read("FROM dp_columns()")
+        answer = self.try_ask("FROM dp_columns()")
         return [] if answer is None else answer.dicts()
 
-    def admitted(self, sql: str) -> str:
+    def admit(self, sql: str) -> str:
         """Returns SQL for the public database that reads a SELECT over private views. May wait for a runner."""
         return self._service.gate.admit(self.principal, sql, self._gone, ClientTerms({}))
 
@@ -347,7 +347,7 @@ class Offers:
         self._lock = threading.Lock()
         self._of: dict[str, OrderedDict[str, bytes]] = {}
 
-    def made(self, principal: str, session: str, text: str, prices: Prices) -> str:
+    def add(self, principal: str, session: str, text: str, prices: Prices) -> str:
         """Adds an offer, and returns its ticket. Forgets this principal's oldest offers beyond MOST_OFFERS."""
         ticket = secrets.token_urlsafe(32)
         with self._lock:
@@ -357,7 +357,7 @@ class Offers:
                 mine.popitem(last=False)
         return ticket
 
-    def taken(self, principal: str, ticket: str) -> bytes | None:
+    def take(self, principal: str, ticket: str) -> bytes | None:
         """Removes an offer, and returns its digest for is_offer, or None if there is no such offer."""
         with self._lock:
             return self._of.get(principal, OrderedDict()).pop(ticket, None)

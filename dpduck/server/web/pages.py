@@ -214,7 +214,7 @@ class Pages:
     def _home(self, visit: _Visit) -> Response:
         views = views_of(visit.desk, self._service.public.marks())
         content = cards(views, visit.desk, self._artist) if views else element("p", "Nobody has made one yet.")
-        policies = _dicts(visit.desk.read("SELECT table_name, guarantee, max_rows FROM dp_policies()"))
+        policies = _dicts(visit.desk.try_ask("SELECT table_name, guarantee, max_rows FROM dp_policies()"))
         budget = _budgets_of(visit.desk, policies)
         body = [
             element("h1", self._title or "Private views"),
@@ -245,10 +245,10 @@ class Pages:
         if wish is None:
             return REFUSED
         shape, caption = view_shape(columns), caption_of(str(comments[0][0] or ""))
-        released = desk.read(f"SELECT epsilon, delta, rho FROM dp_releases() WHERE name = {quoted}")
+        released = desk.try_ask(f"SELECT epsilon, delta, rho FROM dp_releases() WHERE name = {quoted}")
         answer = in_order(desk.ask(f"FROM {quote_identifier(name)}"), shape)
         about = [(c["column_name"], c["data_type"], c["comment"]) for c in columns]
-        record = desk.read(f"FROM dp_certificate({quoted})")
+        record = desk.try_ask(f"FROM dp_certificate({quoted})")
         body = [
             element("h1", caption.title or name),
             element("p", caption.description) if caption.description else None,
@@ -265,7 +265,7 @@ class Pages:
 
     def _file(self, visit: _Visit, name: str, kind: str, columns: Sequence[Mapping[str, object]]) -> Response:
         sql = file_sql(name, [(str(column["column_name"]), str(column["data_type"])) for column in columns])
-        admitted = visit.desk.admitted(sql)  # before it takes a place, so that no file waits for the gate
+        admitted = visit.desk.admit(sql)  # before it takes a place, so that no file waits for the gate
         with self._filing.place(visit.principal.name, FILE_SECONDS, visit.request.gone):
             body = file_of(kind, visit.desk.table(admitted, FILE_BYTES))
         named = ("Content-Disposition", f'attachment; filename="{name}.{kind}"')
@@ -277,7 +277,7 @@ class Pages:
             return self._ask_page(visit, text, "Ask", [])
         self._history.note(visit.principal.name, text)
         try:
-            asked = visit.desk.asked(text)
+            asked = visit.desk.read_statement(text)
             if not asked.charging:
                 return self._ask_page(visit, text, "Answer", self._ask_and_render(visit, asked))
             return self._price_page(visit, asked, text, visit.desk.prices(asked))
@@ -287,10 +287,10 @@ class Pages:
     def _run(self, visit: _Visit) -> Response:
         """Pays and answers once, if this session was shown a price that still holds. Otherwise shows the price."""
         text, ticket = visit.request.form.get("statement", ""), visit.request.form.get("offer", "")
-        with self._pressed.held(f"{visit.request.session} {ticket}"):  # a second press waits for the first
-            offer = self._offers.taken(visit.principal.name, ticket)
+        with self._pressed.hold(f"{visit.request.session} {ticket}"):  # a second press waits for the first
+            offer = self._offers.take(visit.principal.name, ticket)
             try:
-                asked = visit.desk.asked(text)
+                asked = visit.desk.read_statement(text)
                 prices = visit.desk.prices(asked)
                 offered = offer is not None and is_offer(offer, visit.request.session, text, prices)
                 if offered or (offer is None and is_paid(asked, prices)):
@@ -342,7 +342,7 @@ class Pages:
         if any(action != "run" for action, _ in asked.charging):
             use = "it may use up one of the answers that were paid for"
             said = f"Pay {' and '.join(paying)}, and ask the session: {use}" if paying else f"Ask the session: {use}"
-        ticket = self._offers.made(visit.principal.name, visit.request.session, text, prices)
+        ticket = self._offers.add(visit.principal.name, visit.request.session, text, prices)
         form = element(
             "form", hidden("form_token", visit.form_token), hidden("statement", text), hidden("offer", ticket),
             element("button", said, class_="pay"), method="post", action="/run#result",
@@ -385,7 +385,7 @@ class Pages:
         return name if _PLAIN.fullmatch(name) and name.lower() not in self._reserved else quote_identifier(name)
 
     def _budgets(self, visit: _Visit) -> Html:
-        policies = _dicts(visit.desk.read("SELECT table_name FROM dp_policies()"))
+        policies = _dicts(visit.desk.try_ask("SELECT table_name FROM dp_policies()"))
         return budgets(_budgets_of(visit.desk, policies))
 
     def _login_page(self, said: str = "", status: HTTPStatus = HTTPStatus.OK) -> Response:
@@ -406,7 +406,7 @@ def _dicts(answer: PageAnswer | None) -> list[dict[str, object]]:
 def _budgets_of(desk: Desk, policies: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
     """Returns the rows of dp_budget for the tables that this principal may ask about."""
     theirs = desk.may_ask([str(row["table_name"]) for row in policies])
-    rows = _dicts(desk.read("FROM dp_budget()"))
+    rows = _dicts(desk.try_ask("FROM dp_budget()"))
     return [row for row in rows if fold(str(row["table_name"]).rpartition(".")[2].strip('"')) in theirs]
 
 
@@ -418,7 +418,7 @@ def _policies(policies: Sequence[Mapping[str, object]]) -> Html:
 
 
 def _paid(desk: Desk) -> Html:
-    charges = desk.read(
+    charges = desk.try_ask(
         "SELECT strftime(charged_at, '%Y-%m-%d %H:%M') AS moment, table_name, epsilon, rho, delta, statement, price "
         f"FROM dp_ledger() ORDER BY id DESC LIMIT {MOST_PAID}"
     )

@@ -80,7 +80,7 @@ class RangeSetsProblem:
         return norm_of(self.noise)
 
     @property
-    def ranged(self) -> list[int]:
+    def range_attributes(self) -> list[int]:
         """Returns the attributes with queries for more than single values."""
         return [key for key, workload in self.attributes.items() if workload.shape is not RangeShape.IDENTITY]
 
@@ -140,7 +140,9 @@ def plan_range_sets(
         attributes, workload, noise, amount, unit_bound, strategy, budgets, planning_seconds, row_bound
     )
     with one_thread():
-        candidates = {attribute: _build_by_name(asked.problem(attribute), strategy) for attribute in asked.ranged}
+        candidates = {
+            attribute: _build_by_name(asked.problem(attribute), strategy) for attribute in asked.range_attributes
+        }
         plans = [_plan(asked, choice, seconds) for choice, seconds in _choices(candidates, asked.norm)]
         if len(workload.marginals) > 1 and not apart:
             plans += _joint_plans(asked, candidates)
@@ -211,8 +213,8 @@ def _plan(asked: RangeSetsProblem, choice: Choice, seconds: float) -> Plan:
         combine([chosen[attribute] for attribute in marginal], noise, asked.amount * share, asked.unit_bound)
         for marginal, share in zip(workload.marginals, shares, strict=True)
     ]
-    names = [choice[attribute].name for attribute in asked.ranged]
-    notes = [choice[attribute].note for attribute in asked.ranged if choice[attribute].note]
+    names = [choice[attribute].name for attribute in asked.range_attributes]
+    notes = [choice[attribute].note for attribute in asked.range_attributes if choice[attribute].note]
     set_notes = ["every grouping set is measured by itself"] if len(parts) > 1 else []
     name = names[0] if len(set(names)) == 1 else " x ".join(names) or "identity"
     note = "; ".join([*set_notes, *notes])

@@ -127,7 +127,7 @@ class _State:
 
 def annealing_seconds(objective: ViewObjective, views: int) -> float:
     """Estimates the seconds of one step of annealing on an idle machine. views: the number of views."""
-    return 15e-6 + (10e-9 + 1e-9 * views) * len(objective.kept)
+    return 15e-6 + (10e-9 + 1e-9 * views) * len(objective.nonempty)
 
 
 def anneal_views(

@@ -58,7 +58,7 @@ def start_design(objective: ViewObjective, family: DesignFamily, largest_view: f
 
 def assigning_seconds(objective: ViewObjective, design: DesignStart, each: float = 2e-9) -> float:
     """Estimates the seconds of one step on an idle machine. each: seconds per pair of block and component."""
-    return 4e-5 + each * len(design.blocks) * len(objective.kept)
+    return 4e-5 + each * len(design.blocks) * len(objective.nonempty)
 
 
 def anneal_assignment(

@@ -64,17 +64,17 @@ class ViewObjective:
         return np.log(np.asarray(self.lattice.sizes, dtype=np.float64))
 
     @cached_property
-    def kept(self) -> NDArray[np.intp]:
+    def nonempty(self) -> NDArray[np.intp]:
         """Returns the lattice numbers of the components that are not empty."""
         return np.flatnonzero(self.coefficients > 0)
 
     @cached_property
     def kept_coefficients(self) -> FloatArray:
-        return self.coefficients[self.kept]
+        return self.coefficients[self.nonempty]
 
     @cached_property
     def component_codes(self) -> NDArray[np.int64]:
-        return self.lattice.membership[self.kept] @ self.bits
+        return self.lattice.membership[self.nonempty] @ self.bits
 
     @cached_property
     def bits(self) -> NDArray[np.int64]:
@@ -95,9 +95,11 @@ class ViewObjective:
 
     def incidence(self, views: BoolArray) -> Any:
         """Returns the matrix with 1 where a view contains a kept component: dense, or by lattice sums, or sparse."""
-        if self.fits_a_word and len(views) * len(self.kept) <= DENSE:
+        if self.fits_a_word and len(views) * len(self.nonempty) <= DENSE:
             return self.incidence_of_codes(views @ self.bits)
-        return lattice_incidence(self.lattice, self.kept, views) or sparse_incidence(self.lattice, self.kept, views)
+        return lattice_incidence(self.lattice, self.nonempty, views) or sparse_incidence(
+            self.lattice, self.nonempty, views
+        )
 
     def precisions(self, incidence: Any, cells: FloatArray, budgets: FloatArray) -> FloatArray:
         """Returns the precision D_B of each kept component. cells, budgets: n_V and eta_V of each view."""

@@ -76,12 +76,12 @@ class ViewSearch:
 
     @property
     def small(self) -> bool:
-        return self.objective.fits_a_word and len(self.objective.kept) <= MOST_COMPONENTS
+        return self.objective.fits_a_word and len(self.objective.nonempty) <= MOST_COMPONENTS
 
     @property
     def most_blocks(self) -> int:
         """Returns the most views of a start that is searched step by step."""
-        return min(400, MOST_PAIRS // max(1, len(self.objective.kept))) if self.small else 0
+        return min(400, MOST_PAIRS // max(1, len(self.objective.nonempty))) if self.small else 0
 
     def run(self) -> FoundViews:
         """Runs the search and returns the best views. One candidate is the asked marginals with better budgets."""
@@ -127,7 +127,7 @@ class ViewSearch:
 
     def _subset_starts(self) -> Iterator[FoundViews]:
         """Yields views from all subsets of asked marginals, with uneven budgets. Most budgets then shrink to 0."""
-        subsets = self.objective.lattice.membership[self.objective.kept]
+        subsets = self.objective.lattice.membership[self.objective.nonempty]
         entries = self._entries(subsets) if len(subsets) <= 2000 else MOST_ENTRIES
         for number in range(8 if entries <= 20_000 else 1 if entries <= MOST_ENTRIES // 8 and self.small else 0):
             source = HashCounter(f"subsets of the asked marginals/{number}")

@@ -19,7 +19,6 @@ from dpduck.kernel.columns.arithmetic import (
     CaseNumber,
     Clamped,
     Computed,
-    Cut,
     Double,
     LiteralNumber,
     Negated,
@@ -28,8 +27,10 @@ from dpduck.kernel.columns.arithmetic import (
     StoredNumber,
     Sum,
 )
-from dpduck.kernel.columns.expressions import AnalystSql, Comparison, Expression, Literal, NotPlain, RelationColumn
+from dpduck.kernel.columns.comparisons import Comparison, Literal
+from dpduck.kernel.columns.expressions import AnalystSql, Expression, NotPlain, RelationColumn
 from dpduck.kernel.columns.stored import text_sql
+from dpduck.kernel.columns.whole_numbers import Cut
 from dpduck.kernel.rows.plans import keep_plans_plain
 from dpduck.language.rows.compiled import Columns, number_of, value_of
 from dpduck.values.sqltypes import integer_name
@@ -338,7 +339,7 @@ def test_numbers_of_any_stored_units_do_not_overflow(bounds: tuple[int, ...]) ->
 
 
 def _cut(cut: Cut) -> str:
-    column, low, high = cut.column.quoted, f"{float(cut.low):.2f}", f"{float(cut.high):.2f}"
+    column, low, high = cut.column.quoted_name, f"{float(cut.low):.2f}", f"{float(cut.high):.2f}"
     return f"CASE WHEN {column} <= {low} THEN {low} WHEN {column} >= {high} THEN {high} ELSE {column} END"
 
 
@@ -346,5 +347,5 @@ def test_what_doubles_do_not_hold_stays_decimal() -> None:
     """Above 2^53 units a double may differ from the decimal: the decimal is computed."""
     column = RelationColumn("r", "x", "DECIMAL(12,2)")
     cuts = [Cut(column, Fraction(0), Fraction(10**7), Fraction(1), 2, '"r"."u"', "")]
-    number = computed(f"CAST({_cut(cuts[0])} * {_cut(cuts[0])} AS DOUBLE)", {column.quoted: column}, cuts)
+    number = computed(f"CAST({_cut(cuts[0])} * {_cut(cuts[0])} AS DOUBLE)", {column.quoted_name: column}, cuts)
     assert number is not None and '"u"' not in number.sql and number.reach is None

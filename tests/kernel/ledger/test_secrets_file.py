@@ -16,9 +16,9 @@ def test_values_are_kept(tmp_path: Path) -> None:
     """A value that was put is there for the next process, and names are independent of each other."""
     secrets = SecretsFile.open(tmp_path / "clinic_secrets", create=True)
     assert secrets.get("token of alice") is None
-    secrets.put("token of alice", b"\x00\xff")
-    secrets.put("token of alice", b"new")
-    secrets.put("'; DROP TABLE secrets; --", b"")
+    secrets.save("token of alice", b"\x00\xff")
+    secrets.save("token of alice", b"new")
+    secrets.save("'; DROP TABLE secrets; --", b"")
     again = SecretsFile.open(tmp_path / "clinic_secrets", create=False)
     assert again.get("token of alice") == b"new"
     assert again.get("'; DROP TABLE secrets; --") == b""
@@ -45,7 +45,7 @@ def test_only_its_owner_can_read_it(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     SecretsFile.open(path, create=True)
     monkeypatch.undo()
     secrets = SecretsFile.open(path, create=True)
-    secrets.put("name", b"value")
+    secrets.save("name", b"value")
     assert [*modes, stat.S_IMODE(path.stat().st_mode)] == [0o600, 0o600]
 
 
@@ -107,7 +107,7 @@ def test_what_cannot_be_used_is_a_store_error(tmp_path: Path) -> None:
         secrets.get("name")
     (tmp_path / "clinic_secrets").unlink()
     with pytest.raises(StoreError, match="could not be used"):
-        secrets.put("name", b"")
+        secrets.save("name", b"")
     assert not (tmp_path / "clinic_secrets").exists()
 
 

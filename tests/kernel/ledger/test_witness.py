@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from dpduck.kernel.ledger.copies import Witness, state_directory
+from dpduck.kernel.ledger.witness import Witness, state_directory
 from dpduck.values.errors import StoreError
 
 
@@ -26,12 +26,12 @@ def test_the_state_directory_follows_the_environment(monkeypatch: pytest.MonkeyP
 def test_the_witness_is_swapped(tmp_path: Path) -> None:
     """A witness is written only over the expected one. Each store has its own, and only its owner can read it."""
     witness, other = Witness(tmp_path / "state", "one"), Witness(tmp_path / "state", "two")
-    assert witness.read() is None
+    assert witness.read_text() is None
     assert not witness.replace(b"0", b"1")
     assert witness.replace(None, b"1")
     assert not witness.replace(None, b"2")
     assert witness.replace(b"1", b"2")
-    assert (Witness(tmp_path / "state", "one").read(), other.read()) == (b"2", None)
+    assert (Witness(tmp_path / "state", "one").read_text(), other.read_text()) == (b"2", None)
     assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
 
 
@@ -52,7 +52,7 @@ def test_one_of_many_swaps_at_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert sorted(swapped) == list(range(len(swapped)))
-    assert Witness(tmp_path, "store").read() == b"%d" % (len(swapped) - 1)
+    assert Witness(tmp_path, "store").read_text() == b"%d" % (len(swapped) - 1)
 
 
 def test_it_is_on_disk_before_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,7 @@ def test_which_columns_are_held_cut() -> None:
     assert (
         uneven is not None
         and uneven.steps is None
-        and uneven.cut(0, RelationColumn("r", "x", "INTEGER")).steps_sql == ""
+        and uneven.clamped_columns(0, RelationColumn("r", "x", "INTEGER")).steps_sql == ""
     )
 
 

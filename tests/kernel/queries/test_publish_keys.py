@@ -112,7 +112,7 @@ def test_single_units_are_published_as_often_as_claimed(noise: NoiseKind) -> Non
     groups, job = 100_000, job_of(1, 1, conditions=("",))
     amount = Fraction(1, 50) if noise is GAUSSIAN else Fraction(2, 5)
     plan = plan_of(job, amount, Fraction(1, 50), noise=noise)
-    rate = plan.published(1)
+    rate = plan.publication_chance(1)
     assert rate <= Fraction(1, 50)
     low, high = rate * (1 - 1e-6), rate * (1 + 1e-6)
     assert accepts(published_singles(job, plan, groups), groups, low, high)

@@ -89,7 +89,7 @@ def test_the_rule_is_what_is_predicted(noise: NoiseKind) -> None:
     rule = QuantileRule("auto")
 
     def chosen(asked: list[Aggregate], rule: QuantileRule = rule) -> int:
-        return len(rule.chosen(asked, [1.0] * len(asked), noise))
+        return len(rule.choose(asked, [1.0] * len(asked), noise))
 
     assert choice_error(HALF, noise, HALF) < tree_error(HALF, 1001, noise)
     assert choice_error(HALF, noise, HALF) > tree_error(HALF, 3, noise)

@@ -133,7 +133,7 @@ class Surveys:
         database = loaded(self.con)
         place = database.about.prepared.place(request.rows)
         assert place is not None
-        with self.con.cursor() as cursor, place.opened(cursor, WORKERS) as (second, over):
+        with self.con.cursor() as cursor, place.open_rows(cursor, WORKERS) as (second, over):
             return self.counted(second, over(counting_job(request, [Contribution()])))
 
     def counted(self, cursor: duckdb.DuckDBPyConnection, job: CountingJob) -> NDArray[np.int64]:

@@ -59,7 +59,7 @@ def test_an_abort_after_a_measurement_spends_its_round(visits: Clinic, broken: B
     database = database_of(visits.con)
     assert database is not None
     with pytest.raises(type(error)):
-        database.ask('["s", ["K0"], null]', OWNER)
+        database.sparse.ask('["s", ["K0"], null]', OWNER)
     assert state(visits) == (0, 1)
     assert ask(visits, "s", "['K0']")[3] == "measured"
     assert state(visits) == (1, 0)

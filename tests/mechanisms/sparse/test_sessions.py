@@ -143,11 +143,11 @@ def test_who_may_ask(visits: Clinic) -> None:
     alice, bob = (Caller(name, owner=False) for name in ("alice", "bob"))
     outsider = Caller("carol", owner=False, tables=("others",))
     database.run(f"CREATE PRIVATE SESSION mine OPTIONS ({PRICE}, queries = 100, updates = 2) ON visits (code)", alice)
-    database.ask('["s", ["K0"], null]', bob)
-    database.ask('["mine", ["K0"], null]', alice)
+    database.sparse.ask('["s", ["K0"], null]', bob)
+    database.sparse.ask('["mine", ["K0"], null]', alice)
     for caller, question in ((bob, "mine"), (outsider, "s")):
         with pytest.raises(PermissionRefusal):
-            database.ask(f'["{question}", ["K1"], null]', caller)
+            database.sparse.ask(f'["{question}", ["K1"], null]', caller)
     with pytest.raises(PermissionRefusal):
         database.run("DROP PRIVATE SESSION mine", bob)
     assert "mine" not in database.sparse.list_sessions(bob)

@@ -84,7 +84,7 @@ class Visits:
 
     @property
     def named(self) -> StreamRecord:
-        found = self.streams.store.named("by_month")
+        found = self.streams.store.find("by_month")
         assert found is not None
         return found
 

@@ -137,7 +137,7 @@ def test_a_fit_converges_to_the_optimum() -> None:
             tree = margin_tree((0, 1, 2, 3), SIZES, [one.attributes for one in observations])
             found = tree.margins(weights)
             misfit = sum(
-                float(((90 * one.predicted(found[one.attributes]) - one.value) ** 2).sum()) / (2 * one.variance)
+                float(((90 * one.predict(found[one.attributes]) - one.value) ** 2).sum()) / (2 * one.variance)
                 for one in observations
             )
             return misfit + strength * float((weights * np.log(np.maximum(weights, 1e-300) * 48)).sum())

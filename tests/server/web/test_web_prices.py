@@ -95,12 +95,12 @@ def test_offers_are_for_one_press(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one principal, session, text and price. The oldest of a principal's own make room, and no other's."""
     monkeypatch.setattr(asking, "MOST_OFFERS", 3)
     offers, prices = Offers(), Prices()
-    bobs = offers.made("bob", "session", "text", prices)
-    tickets = [offers.made("alice", "session", "text", prices) for _ in range(4)]
-    assert offers.taken("alice", tickets[0]) is None and offers.taken("alice", bobs) is None
-    kept = offers.taken("alice", tickets[3])
-    assert kept is not None and offers.taken("alice", tickets[3]) is None
-    assert is_offer(kept, "session", "text", prices) and offers.taken("bob", bobs) is not None
+    bobs = offers.add("bob", "session", "text", prices)
+    tickets = [offers.add("alice", "session", "text", prices) for _ in range(4)]
+    assert offers.take("alice", tickets[0]) is None and offers.take("alice", bobs) is None
+    kept = offers.take("alice", tickets[3])
+    assert kept is not None and offers.take("alice", tickets[3]) is None
+    assert is_offer(kept, "session", "text", prices) and offers.take("bob", bobs) is not None
     for session, text, now in (
         ("other", "text", prices), ("session", "other", prices), ("session", "text", Prices(policies=(("t", 1, 2),))),
     ):  # fmt: skip
