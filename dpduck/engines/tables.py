@@ -178,7 +178,6 @@ class EngineTables:
         every: bool = False,
         prepared: TablePack | None = None,
     ) -> EngineRows:
-        """Returns an engine's rows for one statement. Refuses tables that have changed."""
         (engine, buckets), policies = self._engines[name], list(map(self._policies.require_policy, private))
         if not every and prepared != self.prepared.of(private):
             raise Refusal("a table was prepared again meanwhile", accepted="the same statement again")

@@ -245,7 +245,6 @@ def _joint_plans(asked: RangeSetsProblem, candidates: Found) -> Iterator[Plan]:
 
 
 def _names(asked: RangeSetsProblem, built: Mapping[str, tuple[RangeStrategy, float]] | None) -> Sequence[str]:
-    """Returns the names of strategies that a product tries for an attribute: identity and the best, or those asked."""
     if built is None:
         return ("auto",)
     if asked.strategy != "auto":

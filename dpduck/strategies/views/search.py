@@ -80,7 +80,6 @@ class ViewSearch:
 
     @property
     def most_blocks(self) -> int:
-        """Returns the most views of a start that is searched step by step."""
         return min(400, MOST_PAIRS // max(1, len(self.objective.nonempty))) if self.small else 0
 
     def run(self) -> FoundViews:
