@@ -20,14 +20,14 @@ from dpduck.values.arrays import IntegerArray
 
 @dataclass(frozen=True)
 class DyadicAxis:
-    """Nodes of one ordered attribute. shape: 'dyadic' for intervals, or 'haar'. size: the number of labels.
+    """Nodes of one ordered attribute.
 
     >>> DyadicAxis("dyadic", 5).nodes, DyadicAxis("haar", 5).nodes, DyadicAxis("haar", 5).height
     (11, 7, 3)
     """
 
-    shape: str
-    size: int
+    shape: str  # 'dyadic' for intervals, or 'haar'
+    size: int  # the number of labels
 
     @property
     def height(self) -> int:

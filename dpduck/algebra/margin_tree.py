@@ -47,10 +47,7 @@ class BinaryMargins:
         return cells
 
     def _zero_sums(self, table: NDArray[Scalar]) -> NDArray[Scalar]:
-        """Computes z(T), the sum of the cells in which all of T is 0, for each T of at most `order` attributes.
-
-        The sums are in the order of `_numbers`.
-        """
+        """Computes z(T), the sum of cells in which all of T is 0, for T of at most `order` members: see `_numbers`."""
         parts: list[NDArray[Scalar]] = [np.ascontiguousarray(table).reshape(1, -1)]
         for _ in range(self.attributes):
             halves = [part.reshape(len(part), 2, -1) for part in parts]
@@ -158,7 +155,6 @@ class MarginTree:
         return {attributes: tables[attributes] for attributes in self.wanted}
 
     def flat(self, table: NDArray[Scalar]) -> NDArray[Scalar]:
-        """Returns the cells of every wanted marginal, one after the other."""
         if self._binary is not None:
             return self._binary.flat(table)
         return np.concatenate([marginal.reshape(-1) for marginal in self.margins(table).values()])

@@ -28,17 +28,14 @@ class RangeShape(Enum):
 
 @dataclass(frozen=True, eq=False)
 class RangeWorkload:
-    """Interval queries. Query q sums over starts[q] <= value < stops[q]. Its squared error counts weights[q] times.
+    """Interval queries. Query q sums over starts[q] <= value < stops[q]. Its squared error counts weights[q] times."""
 
-    size: n, the number of values. attribute: its position in the domain. The functions below build workloads.
-    """
-
-    size: int
+    size: int  # n, the number of values
     starts: IndexArray
     stops: IndexArray
     weights: FloatArray
     shape: RangeShape = RangeShape.LIST
-    attribute: int = 0
+    attribute: int = 0  # its position in the domain
 
     def __post_init__(self) -> None:
         if not len(self.starts) == len(self.stops) == len(self.weights) > 0:

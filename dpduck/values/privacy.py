@@ -86,5 +86,4 @@ class Charge:
 
     @classmethod
     def zcdp(cls, rho: Fraction, delta: Fraction = ZERO) -> Charge:
-        """Prices rho-zCDP, with a delta for keys if some were selected by a threshold."""
         return cls(epsilon=None, rho=rho, delta=delta)

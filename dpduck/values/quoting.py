@@ -38,8 +38,8 @@ def quote_text(text: str) -> str:
 def written_values(values: Iterable[object]) -> tuple[str, list[object]]:
     """Writes values as an SQL list. Returns the list, and the values of its parameter marks.
 
-    Texts, whole numbers and NULL are literals, since a parameter takes 0.1 ms if pandas is not installed: DuckDB
-    searches for it. A text with a NUL character is a parameter, since DuckDB would stop reading the statement there.
+    Texts, whole numbers and NULL are literals. A parameter would take 0.1 ms if pandas is not installed, because
+    DuckDB searches for pandas. A text with a NUL character is a parameter: DuckDB would stop reading the SQL there.
 
     >>> written_values([7, "it's", None, 0.5])
     ("7, 'it''s', NULL, ?", [0.5])

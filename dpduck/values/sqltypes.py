@@ -146,22 +146,18 @@ class SqlType:
 
     @cached_property
     def is_dated(self) -> bool:
-        """Tells whether values have a date: DATE and all timestamps, but not TIME."""
         return self.kind in ("DATE", *_TIMESTAMPS, _INSTANT)
 
     @cached_property
     def has_parts(self) -> bool:
-        """Tells whether a value has parts with types of their own: a list, STRUCT, MAP or UNION."""
         return self.kind in ("LIST", "STRUCT", "MAP", "UNION")
 
     @cached_property
     def is_nested(self) -> bool:
-        """Tells whether a value has parts, or is a VARIANT or a GEOMETRY."""
         return self.has_parts or self.kind in ("VARIANT", "GEOMETRY")
 
     @cached_property
     def lists_its_values(self) -> bool:
-        """Tells whether the type itself lists all values, as BOOLEAN and ENUM do."""
         return self.kind in ("BOOLEAN", "ENUM")
 
     @cached_property
@@ -178,7 +174,7 @@ class SqlType:
     def is_short(self) -> bool:
         """Tells whether each value has few bytes, so that DuckDB may hold it for many joined rows.
 
-        Copies of a few long texts of one person once filled the memory. The statement failed after its charge.
+        Copies of a few long texts of one person could fill the memory, so that the statement fails after its charge.
         """
         short = ("BOOLEAN", *_FLOATS, "DECIMAL", "UUID", "DATE", "INTERVAL", "ENUM", "TIME", "TIME_NS", _ZONED_TIME)
         return self.bits > 0 or self.kind in (*short, *_TIMESTAMPS, _INSTANT)
@@ -211,10 +207,7 @@ class SqlType:
 
     @cached_property
     def is_own_key(self) -> bool:
-        """Tells whether a PRIMARY KEY or UNIQUE constraint distinguishes the same values as GROUP BY.
-
-        Only integers and dates do for certain: no collation, label or length matters.
-        """
+        """Tells whether PRIMARY KEY and UNIQUE distinguish the same values as GROUP BY, whatever the collation."""
         return 0 < self.bits <= 64 or self.kind == "DATE"
 
     @cached_property
@@ -236,8 +229,7 @@ class SqlType:
     def form_apart(self) -> str:
         """Returns the type to cast to, so that equal values of different forms become different. "" for other types.
 
-        For example, 0 equals -0, and a month equals thirty days. Without the cast, DuckDB's sort may replace one form
-        by the other.
+        For example, 0 equals -0, and a month equals thirty days. DuckDB's sort may replace one form by the other.
         """
         return _APART.get(self.kind, "")
 
@@ -320,18 +312,14 @@ class SqlType:
 
     @cached_property
     def is_carried_as_text(self) -> bool:
-        """Tells whether values are copied to another database as texts: wide numbers, UUID and ENUM.
-
-        A TIME goes to a worker as a text (goes_as_text), but to another database it goes unchanged.
-        """
+        """Tells whether values are copied to another database as texts. A TIME goes so to a worker alone."""
         return self.bits > 64 or self.kind in ("UUID", "ENUM")
 
     @cached_property
     def converts(self) -> bool:
         """Tells whether TRY_CAST of any value to any type raises no error.
 
-        A cast of a date or of bits may raise. So may a cast of a decimal from Arrow, which can have more digits than
-        its type.
+        A cast of a date or of bits may raise. So may one of a decimal from Arrow, with more digits than its type.
         """
         return self.bits > 0 or self.kind in ("VARCHAR", "BOOLEAN", *_FLOATS, "ENUM")
 
@@ -341,8 +329,7 @@ class SqlType:
     def calendar(self) -> tuple[str, str] | None:
         """Returns the first and last finite date or time that dpduck writes as a text. None if it writes every value.
 
-        DuckDB raises, or becomes unusable, if it writes a date far outside of these limits. A comparison is always
-        safe.
+        DuckDB raises, or becomes unusable, if it writes a date far outside of these limits. Comparisons are safe.
         """
         return _CALENDARS.get(self.kind)
 
@@ -361,22 +348,18 @@ class SqlType:
 
     @cached_property
     def has_labels(self) -> bool:
-        """Tells whether a text can be cast back to its value, so that public values may be labels.
-
-        This is not so for VARIANT and GEOMETRY, alone or nested.
-        """
+        """Tells whether a text can be cast back to its value. VARIANT and GEOMETRY cannot, alone or nested."""
         return not self.mentions("VARIANT", "GEOMETRY")
 
     @cached_property
     def is_listable(self) -> bool:
-        """Tells whether a DOMAIN may list values of the type."""
         return self.is_numeric or self.kind in ("DATE", "TIMESTAMP", "VARCHAR", "BOOLEAN", "UUID", "TIME", "ENUM")
 
     @cached_property
     def is_told_by_label(self) -> bool:
-        """Tells whether the code of a listed value determines the value. For floats it does not, since 0 equals -0.
+        """Tells whether the code of a listed value determines the value. Floats are left out, since 0 equals -0.
 
-        If it does, a condition is evaluated once per label. Wide numbers, UUID and TIME, sent as texts, are left out.
+        A condition is evaluated once per label. Wide numbers, UUID and TIME, sent as texts, are left out too.
         """
         kinds = ("VARCHAR", "BOOLEAN", "DATE", "TIMESTAMP", "DECIMAL", "ENUM")
         return 0 < self.bits <= 64 or self.kind in kinds

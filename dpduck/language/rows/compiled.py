@@ -153,7 +153,6 @@ class _Compiler:
         self._columns = columns
 
     def condition(self, node: exp.Expr) -> Expression:
-        """Compiles a condition, without its brackets and TRY."""
         if (column := self._column(node)) is not None:
             return Truth(column)
         if isinstance(node, (exp.Paren, exp.Try)):
@@ -187,7 +186,6 @@ class _Compiler:
         raise _refusal()
 
     def double(self, node: exp.Expr) -> Double:
-        """Compiles a cast to DOUBLE, with or without TRY around it."""
         inside = _cast(node.this if isinstance(node, exp.Try) else node, "DOUBLE")
         column = self._column(inside)
         if column is None or sql_type(column.type_name).is_decimal:

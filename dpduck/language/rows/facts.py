@@ -20,7 +20,7 @@ from dpduck.values.quoting import fold
 
 @dataclass(frozen=True)
 class CatalogColumn:
-    """A column of a table as the catalog shows it."""
+    """Column of a table as the catalog shows it."""
 
     name: str
     type_name: str
@@ -28,9 +28,9 @@ class CatalogColumn:
 
 @dataclass(frozen=True)
 class ImageInput:
-    """A column that an expression reads: its table's alias, its name, and the type and texts of its public labels."""
+    """Column that an expression reads, with the type and texts of its public labels."""
 
-    alias: str
+    alias: str  # of the column's table
     name: str
     type_name: str
     labels: tuple[str | None, ...]
@@ -38,15 +38,11 @@ class ImageInput:
 
 @dataclass(frozen=True)
 class Image:
-    """An expression evaluated over every combination of some public domains.
-
-    labels: its distinct values in order, as text, None for NULL. codes: for each combination, in row-major order,
-    the position of its value in labels. type_name: the expression's type.
-    """
+    """Expression evaluated over every combination of some public domains."""
 
     type_name: str
-    labels: tuple[str | None, ...]
-    codes: tuple[int, ...]
+    labels: tuple[str | None, ...]  # distinct values in order, as text, None for NULL
+    codes: tuple[int, ...]  # for each combination, row-major, the position of its value in labels
 
 
 class PublicFacts(Protocol):
@@ -74,10 +70,10 @@ class PublicFacts(Protocol):
         """Returns a digest of a declared public table's content."""
 
     def public_values(self, table: TableName, column: str) -> tuple[str | None, ...]:
-        """Returns the distinct values of a public column in order, as text. None is last if there is a NULL."""
+        """Returns the distinct values of a public column in order, as text. If there is a NULL, None is last."""
 
     def multiplicity(self, table: TableName, columns: Sequence[str], distinct: Sequence[str] = ()) -> int:
-        """Returns the most rows of a public table that share one non-NULL value of these columns, 0 for none.
+        """Returns the most rows of a public table that share one non-NULL value of these columns, 0 if there is none.
 
         distinct: if given, the distinct combinations of these columns are counted in place of rows.
         """
@@ -122,11 +118,7 @@ class Clamp:
 
 @dataclass(frozen=True)
 class Policy:
-    """Policy of one table.
-
-    revision: the count of its changes. epoch: a number that only NEW EPOCH changes. A release's digest has both.
-    max_epsilon, min_epsilon: the highest and the lowest price of one statement.
-    """
+    """Policy of one table. A release's digest has its revision and epoch."""
 
     table: TableName
     unit: PrivacyUnit
@@ -134,10 +126,10 @@ class Policy:
     domains: tuple[tuple[str, Domain], ...]
     clamps: tuple[Clamp, ...]
     expect_rows: int | None
-    max_epsilon: Fraction | None
-    revision: int
-    epoch: int
-    min_epsilon: Fraction | None = None
+    max_epsilon: Fraction | None  # the highest price of one statement
+    revision: int  # the count of the policy's changes
+    epoch: int  # a number that only NEW EPOCH changes
+    min_epsilon: Fraction | None = None  # the lowest price of one statement
 
     def domain(self, column: str) -> Domain | None:
         """Returns the domain of a column. Names are compared without case, as in DuckDB."""
@@ -150,16 +142,13 @@ class Policy:
 
 @dataclass(frozen=True)
 class PrivateTable:
-    """Private table of a request, with its policy's revision and epoch. unique: the columns that are each UNIQUE.
-
-    hidden: whether the table is read only for the privacy unit of another table's rows.
-    """
+    """Private table of a request, with its policy's revision and epoch."""
 
     table: TableName
     revision: int
     epoch: int
-    unique: tuple[str, ...] = ()
-    hidden: bool = False
+    unique: tuple[str, ...] = ()  # the columns that are each UNIQUE
+    hidden: bool = False  # whether the table is read only for the privacy unit of another table's rows
 
     def and_also(self, other: PrivateTable) -> PrivateTable:
         """Merges two records of one table. The table is hidden only if both records say so."""
@@ -177,16 +166,9 @@ class SourceColumn:
 
 @dataclass(frozen=True)
 class RequestRows:
-    """Rows that a request reads, the unit of each row, and the public facts behind both.
+    """Rows that a request reads, the unit of each row, and the public facts behind both. All SQL is checked.
 
-    from_sql, filters, content_sql: checked SQL of FROM, of conditions, and of columns that tell a unit's rows apart.
-    unit_bound: the most rows of one privacy unit that an answer counts.
-    reads: every private table that is read, with the keys that the request relies on.
     shapes: the columns of each table, which prove that conditions cannot raise, and whether a text has a COLLATION.
-    source: FROM with its joins as a kernel node, without the filters.
-    periods: if units are by period, the column that gives a row's period, and the run of periods that is read.
-    cell_key: columns of a UNIQUE key that lets a unit have at most one row in a cell, () for none.
-    unit: the privacy unit of a row, None for PRIVACY UNIT ROW. columns: columns of the row source, by their SQL.
     """
 
     table: TableName
@@ -196,15 +178,15 @@ class RequestRows:
     filters: tuple[str, ...]
     unit_key: str
     max_rows: int
-    unit_bound: int
-    content_sql: tuple[str, ...]
+    unit_bound: int  # the most rows of one privacy unit that an answer counts
+    content_sql: tuple[str, ...]  # columns that tell a unit's rows apart
     public_digests: tuple[tuple[TableName, str], ...]
-    reads: tuple[PrivateTable, ...]
+    reads: tuple[PrivateTable, ...]  # every private table that is read, with the keys that the request relies on
     shapes: tuple[tuple[TableName, tuple[CatalogColumn, ...], bool], ...]
-    source: Source
-    periods: PeriodColumn | None = None
-    cell_key: tuple[str, ...] = ()
-    unit: Expression | None = None
+    source: Source  # FROM with its joins as a kernel node, without the filters
+    periods: PeriodColumn | None = None  # if units are by period, the column of a row's period and the run that is read
+    cell_key: tuple[str, ...] = ()  # a UNIQUE key that lets a unit have at most one row in a cell, () for none
+    unit: Expression | None = None  # the privacy unit of a row, None for PRIVACY UNIT ROW
     columns: Mapping[str, RowColumn] = field(default_factory=dict, compare=False, repr=False)
 
     @property

@@ -67,7 +67,6 @@ class FeatureReader:
         self._source, self._facts, self._types, self._columns = source, facts, source.types, source.columns
 
     def read_aggregate(self, node: exp.Expr) -> FeatureColumn:
-        """Reads an aggregate over the rows of a unit."""
         node, filters = _split_filter(node)
         if isinstance(node, (exp.Count, exp.CountIf)):
             return self._count(node, filters)
@@ -203,7 +202,6 @@ class FeatureReader:
         return self._with_domain(FeatureColumn(sql, operand.type_name, feature, written=(value, *written)), value)
 
     def _with_domain(self, column: FeatureColumn, value: exp.Expr) -> FeatureColumn:
-        """Adds the public domain and clamp of the column that the values come from."""
         node = value.unnest()
         if self._source.owner(node) is None:
             return replace(column, domain=_TRUTH) if column.type_name == "BOOLEAN" else column

@@ -1,4 +1,4 @@
-"""Allowlist of functions over one row: deterministic, row-local (they see no other row), without side effects.
+"""Allowlist of functions over one row. They are deterministic, see no other row, and have no side effects.
 
 The list covers the parsed tree. A node of any other class is refused by name, so that a function without a review
 never runs over private rows.
@@ -63,7 +63,7 @@ _ALLOWED = frozenset(function.name for function in ROW_LOCAL_FUNCTIONS if functi
 
 
 def _row_local(names: Mapping[type[exp.Expr], str]) -> tuple[type[exp.Expr], ...]:
-    """Returns the node classes for which all functions are row-local, by the list that the kernel reads too."""
+    """Returns the node classes with functions that are all row-local, by the list that the kernel reads too."""
     return tuple(kind for kind, written in names.items() if _ALLOWED.issuperset(written.split()))
 
 
@@ -218,10 +218,7 @@ def check_arguments(node: exp.Expr) -> None:
 
 
 def temporal_arguments(expression: exp.Expr) -> list[exp.Expr]:
-    """Lists the arguments of date functions.
-
-    For an INTERVAL or a TIME some of these functions raise an error that TRY does not catch.
-    """
+    """Lists the arguments of date functions. TRY does not catch all errors of these over an INTERVAL or a TIME."""
     arguments: list[exp.Expr] = []
     for node in expression.walk():
         if isinstance(node, exp.Extract):
@@ -365,7 +362,7 @@ def length_of(node: exp.Expr) -> Length:
 
 
 def _check_steps(node: exp.Expr, more: Mapping[int, int]) -> None:
-    """Refuses a search for a long pattern in a long text. more: the bytes that literals add to each part, by id()."""
+    """Refuses a search for a long pattern in a long text. more: by id(), the bytes that literals add to each part."""
     within, sought = node.this, node.args.get(_SOUGHT.get(type(node), "expression"))
     if isinstance(node, exp.Anonymous):
         within, sought = [*node.expressions, None, None][:2]

@@ -149,7 +149,6 @@ def _period(source: RowSource, outputs: Sequence[_Output]) -> Period | None:
 
 
 def _moments(source: RowSource) -> list[MomentColumn]:
-    """Lists the columns that give a row's period, of the relations that no outer join makes NULL."""
     return moments_of(source.always_there)
 
 
@@ -160,10 +159,7 @@ def _names_period(node: exp.Expr, source: RowSource) -> bool:
 
 
 def _without_period(nodes: Sequence[exp.Expr], source: RowSource, place: exp.Expr, clause: str) -> list[exp.Expr]:
-    """Lists the nodes of a clause without the row's period.
-
-    Refuses a clause that does not name the period, unless WHERE restricts the rows to one period.
-    """
+    """Lists the nodes without the row's period. Refuses a clause without the period if rows are of several periods."""
     period = source.first.policy.unit.period
     rest = [node for node in nodes if not _names_period(node, source)]
     if period is None or len(rest) < len(nodes) or is_one_period(source, period.word):
@@ -255,7 +251,7 @@ def _not_the_unit(place: exp.Expr, unit: exp.Column | None) -> Refusal:
 
 
 def _parts(tree: exp.Expr, is_part: Callable[[exp.Expr], bool]) -> tuple[list[exp.Expr], list[exp.Column]]:
-    """Returns the nodes of a tree that are parts, such as aggregates, and the columns outside of parts."""
+    """Returns the nodes of a tree for which `is_part` holds, such as aggregates, and the columns outside of them."""
     parts = [node for node in tree.walk(prune=is_part) if is_part(node)]
     inside = {id(column) for node in parts for column in node.find_all(exp.Column)}
     return parts, [column for column in tree.find_all(exp.Column) if id(column) not in inside]

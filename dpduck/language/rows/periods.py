@@ -273,10 +273,7 @@ def _moment(text: str) -> datetime | None:
 
 
 def moment_reader(of: MomentColumn) -> ConditionReader[MomentSpan]:
-    """Returns a reader of conditions on a column. It finds all moments at which a condition may hold.
-
-    Prices and digests of releases would change if NOT were read.
-    """
+    """Returns a reader of the moments at which a condition may hold. Prices and digests would change if it read NOT."""
 
     def compare(operand: exp.Expr, sign: str, literal: exp.Expr) -> MomentSpan:
         if isinstance(operand, exp.Year) and of.is_column(operand.this.unnest()):
@@ -294,7 +291,7 @@ def moment_reader(of: MomentColumn) -> ConditionReader[MomentSpan]:
 
 
 def _span(sign: str, moment: datetime, word: str) -> MomentSpan:
-    """Returns the moments that meet a comparison. A word means that they are truncated to such a period first."""
+    """Returns the moments that meet a comparison, which first truncates a moment to the period `word`, if any."""
     if sign == "<>":
         return _ANY
     if sign == "<" and moment == _FIRST:

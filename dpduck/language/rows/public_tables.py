@@ -45,7 +45,6 @@ def read_public_table(node: exp.Expr, common: CommonTables, facts: PublicFacts) 
 def _read_selection(
     query: exp.Expr, shown: str, names: tuple[str, ...], common: CommonTables, facts: PublicFacts
 ) -> PublicTable:
-    """Reads SELECT [DISTINCT] of plain columns FROM one public table."""
     given = {key for key, value in query.args.items() if value}
     distinct = query.args.get("distinct")
     from_ = query.args.get("from_")

@@ -190,10 +190,7 @@ def _links(policy: Policy, own_keys: tuple[str, ...]) -> tuple[tuple[str, str], 
 
 
 def _unit_of(alias: str, policy: Policy, facts: PublicFacts) -> tuple[Expression | None, list[PrivateTable]]:
-    """Follows references to the table with the unit's own columns.
-
-    Returns the unit of a row, and the tables on the way, the nearest one first.
-    """
+    """Returns the unit of a row, and the tables on the way of its references to the unit, the nearest first."""
     steps, parents, current, own = list[ReferenceStep](), list[PrivateTable](), policy, alias
     first = None
     while current.unit.reference is not None:

@@ -25,7 +25,6 @@ def as_join(condition: exp.Expr, number: int) -> exp.Join | None:
 
 
 def _membership(condition: exp.In, alias: str) -> exp.Join | None:
-    """Rewrites value IN (SELECT column FROM ..) as a SEMI JOIN."""
     query = condition.args.get("query")
     select = query.this if isinstance(query, exp.Subquery) else None
     if not isinstance(select, exp.Select) or len(select.expressions) != 1 or isinstance(condition.this, exp.Tuple):
@@ -39,7 +38,6 @@ def _membership(condition: exp.In, alias: str) -> exp.Join | None:
 
 
 def _existence(condition: exp.Exists, kind: str) -> exp.Join | None:
-    """Rewrites EXISTS (SELECT .. FROM table WHERE conditions) as a join of this kind."""
     select = condition.this.unnest()
     if not isinstance(select, exp.Select) or {key for key, value in select.args.items() if value} != _SELECTED:
         return None

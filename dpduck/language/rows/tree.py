@@ -77,10 +77,7 @@ class RowSource:
 
     @property
     def unit(self) -> Expression | None:
-        """Returns the privacy unit of a row, None if rows are units. Prefers a stored column to a reference.
-
-        If units have periods, the expression contains the period of the row.
-        """
+        """Returns the unit of a row, with its period if units have periods. Prefers a stored column to a reference."""
         direct = (group for group in self.units if not any(isinstance(person_of(unit), Referenced) for unit in group))
         choice = next(direct, next(iter(self.units), ()))
         return first_of(choice) if choice else None
@@ -322,7 +319,7 @@ def equal_columns(condition: exp.Expr, left: RowSource, right: RowSource) -> Pai
 
 
 def require_one_unit(sources: Sequence[RowSource], places: Sequence[exp.Expr], what: str, accepted: str) -> None:
-    """Refuses sources of different units, or of PRIVACY UNIT ROW. what, accepted: words for the latter refusal."""
+    """Refuses sources of different units. Refuses PRIVACY UNIT ROW with the words of `what` and `accepted`."""
     first = sources[0]
     for source, place in zip(sources, places, strict=True):
         if source.first.policy.unit.column is None:

@@ -35,7 +35,8 @@ def read_union(query: exp.SetOperation, reading: RowReading, read_branch: ReadBr
     branches = [read_branch(node, RowReading(reading.facts, reading.common)) for node in nodes]
     require_one_unit(branches, nodes, "UNION ALL of it", "policies with PRIVACY UNIT column")
     columns = _columns(branches, nodes)
-    shown, kind = _union_columns(branches), _unit_type(branches, query)
+    outputs = ([(branch, expression.unnest()) for _, expression in branch.scope.columns()] for branch in branches)
+    shown, kind = [list(column) for column in zip(*outputs, strict=True)], _unit_type(branches, query)
     alias, first = f"r{next(reading.private)}", branches[0]
     most = sum(branch.usual_rows for branch in branches)
     unit = PrivacyUnit(first.policy.unit.key, UNIT_COLUMN, most, period=_period(shown, columns))
@@ -70,11 +71,6 @@ def _branches(query: exp.Expr) -> list[exp.Expr]:
 Shown = list[tuple[RowSource, exp.Expr]]  # A column of a UNION ALL: each branch, with its expression for the column
 
 
-def _union_columns(branches: Sequence[RowSource]) -> list[Shown]:
-    outputs = ([(branch, expression.unnest()) for _, expression in branch.scope.columns()] for branch in branches)
-    return [list(column) for column in zip(*outputs, strict=True)]
-
-
 def _columns(branches: Sequence[RowSource], nodes: Sequence[exp.Expr]) -> tuple[CatalogColumn, ...]:
     """Returns the columns under the first branch's names. Branches must agree in the number and types of columns."""
     columns: list[CatalogColumn] = []
@@ -94,7 +90,7 @@ def _columns(branches: Sequence[RowSource], nodes: Sequence[exp.Expr]) -> tuple[
 
 
 def _require_short_texts(outputs: Sequence[exp.Expr], node: exp.Expr) -> None:
-    """Refuses long constants. If a row limit cuts a joined UNION ALL, each row of a unit holds a copy of them."""
+    """Refuses long constants: each row of a unit holds a copy of them if a row limit cuts a joined UNION ALL."""
     texts = [output.name.encode("utf-8", "surrogatepass") for output in outputs if isinstance(output, exp.Literal)]
     if sum(map(len, texts)) > LONGEST_TEXTS:
         raise refusal(node, "the texts inside UNION ALL are too long", f"at most {LONGEST_TEXTS} bytes together")
@@ -191,7 +187,6 @@ def _domain(column: Shown) -> Domain | None:
 
 
 def _clamp(column: Shown, name: str) -> Clamp | None:
-    """Returns the common clamp of all branches, None if there is none."""
     clamps = [branch.clamp(node) for branch, node in column]
     first = clamps[0]
     if first is None:

@@ -61,17 +61,14 @@ _QUANTILES: dict[type[exp.Expr], str] = {
 class AggregateReader:
     """Reader of aggregates over a row source.
 
-    types: DuckDB types of base columns, by their SQL. expressions: resolved expressions over rows, for later checks.
-    conditions: the conditions of FILTER and count_if, by the SQL that runs.
-    shared: whether count(column) may share the measurement of avg(column). Otherwise it is a plain count of rows.
     opens: whether sums and averages may take numbers without public bounds, as with max_norm_contributed = 'private'.
     """
 
     source: RowSource
-    types: Mapping[str, str]
-    expressions: list[exp.Expr] = field(default_factory=list)
-    conditions: dict[str, exp.Expr] = field(default_factory=dict)
-    shared: bool = True
+    types: Mapping[str, str]  # DuckDB types of base columns, by their SQL
+    expressions: list[exp.Expr] = field(default_factory=list)  # resolved, for later checks
+    conditions: dict[str, exp.Expr] = field(default_factory=dict)  # of FILTER and count_if, by the SQL that runs
+    shared: bool = True  # whether count(column) may share the measurement of avg(column)
     opens: bool = False
 
     def read_aggregate(self, node: exp.Expr) -> tuple[Aggregate, ...]:
@@ -123,7 +120,10 @@ class AggregateReader:
         return Aggregate(condition, text, "count", operand)
 
     def _certain(self, expression: exp.Expr) -> Operand | None:
-        """Returns the operand of a clamped column that is no float, else None. Its avg also measures count(column)."""
+        """Returns the operand of count(column), if the column has a clamp and is no float. Otherwise returns None.
+
+        The measurement of avg(column) then also answers count(column).
+        """
         column = expression.unnest()
         if not isinstance(column, exp.Column) or self.source.clamp(column) is None:
             return None
@@ -169,7 +169,7 @@ class AggregateReader:
         return Aggregate("", sql_of(node), "count", ONE_PER_GROUP)
 
     def _units(self, other: str = "count(DISTINCT column)") -> str:
-        """Renders a count of units over several columns, as it is typed. Returns `other` if units have one column."""
+        """Writes a count of units over several columns, as it is typed. Returns `other` if units have one column."""
         units = (", ".join(column.name for column in unit.parts) for unit in self.source.together)
         return next((f"count(DISTINCT ({names}))" for names in units), other)
 
@@ -249,7 +249,7 @@ class AggregateReader:
         return Grid(-OPEN_STEPS * step, OPEN_STEPS * step, step) if step else None
 
     def _step(self, expression: exp.Expr, bounds: tuple[Fraction, Fraction]) -> Fraction:
-        """Returns a column's own step if it divides both bounds. Otherwise returns 0: a step is chosen later."""
+        """Returns a column's own step if it divides both bounds. Otherwise returns 0, and a step is chosen later."""
         column = expression.unnest()
         if not isinstance(column, exp.Column):
             return Fraction(0)
@@ -305,7 +305,7 @@ class AggregateReader:
         raise refusal(node, f"the aggregate {_name(node)} is refused", ACCEPTED)
 
     def _public_clamp(self, column: exp.Column) -> Clamp | None:
-        """Returns the clamp of a column, or else its RANGE domain as a clamp. It moves values outside to a bound.
+        """Returns the clamp of a column, or else its RANGE domain as a clamp, which moves values outside to a bound.
 
         For integers, the upper bound is the last value inside. Other types get the step 0, like clamps without a step.
         """
@@ -351,7 +351,7 @@ def is_list(node: exp.Expr) -> bool:
 
 
 def _require_numbers(column: exp.Expr, type_name: str) -> None:
-    """Refuses a column that is not numeric: no bounds would help. Other expressions have no type here."""
+    """Refuses a column that is not numeric, because no bounds would help. Other expressions have the type ""."""
     if type_name and not sql_type(type_name).is_numeric:
         kind = sql_type(type_name).word
         bounded = f"; or TRY_CAST({column.name} AS DOUBLE), {PER_ROW} => (low, high)"

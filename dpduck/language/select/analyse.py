@@ -198,7 +198,6 @@ def _possible(
     source: RowSource,
     facts: PublicFacts,
 ) -> exp.Expr | None:
-    """Returns a condition for the released cells that may hold rows. None if all cells may."""
     if where is None:
         return None
     collated = any(facts.has_collations(table) for table in source.every_table)

@@ -47,24 +47,18 @@ PRICES = {"dp_epsilon": PRICE_EPSILON, "dp_rho": PRICE_RHO}  # of the whole answ
 
 @dataclass
 class AnswerReader:
-    """Rewriter of a SELECT's expressions for the released table. It collects the aggregates that must be measured.
-
-    keys: the released column of each key, by its canonical SQL. aliases: select items by lower-case alias.
-    enums: the ENUM type of each key that has one, by the name of the key.
-    moved: whether answers are changed after the noise is added, so that they are not the centres of their intervals.
-    """
+    """Rewriter of a SELECT's expressions for the released table. It collects the aggregates that must be measured."""
 
     scope: Scope
-    keys: Mapping[str, str]
+    keys: Mapping[str, str]  # the released column of each key, by its canonical SQL
     key_order: tuple[str, ...]
     reader: AggregateReader
-    aliases: Mapping[str, exp.Expr]
+    aliases: Mapping[str, exp.Expr]  # select items by lower-case alias
     aggregates: list[Aggregate] = field(default_factory=list)
-    enums: Mapping[str, str] = field(default_factory=dict)
-    moved: bool = False
+    enums: Mapping[str, str] = field(default_factory=dict)  # the ENUM type of each key that has one, by name
+    moved: bool = False  # whether answers change after the noise, so that they are not the centres of intervals
 
     def rewrite(self, node: exp.Expr, use_aliases: bool = False) -> exp.Expr:
-        """Rewrites an expression of the statement into an expression over the released table."""
         if isinstance(node, exp.Column):
             return self._column(node, use_aliases)
         matched = self._as_key(node)
@@ -144,15 +138,13 @@ class AnswerReader:
         return exp.Array(expressions=columns) if is_list(node) else columns[0]
 
     def _grouping(self, node: exp.Expr) -> exp.Expr:
-        """Rewrites GROUPING(a, b): a bit for each column, 1 if it is rolled up. The last column has the lowest bit."""
+        """Rewrites GROUPING(a, b): a bit for each column, 1 if the column is rolled up. The last column has bit 0."""
         bits: exp.Expr | None = None
         for argument in node.expressions:
             key = self._as_key(argument)
             if key is None:
                 raise refusal(argument, "GROUPING takes columns of GROUP BY", ", ".join(self.key_order))
-            place = exp.Literal.number(self.key_order.index(key.name))
-            shifted = exp.BitwiseRightShift(this=column_of_release(GROUPING_ID), expression=place)
-            bit = exp.Paren(this=exp.BitwiseAnd(this=exp.Paren(this=shifted), expression=exp.Literal.number(1)))
+            bit = rolled_up_bit(self.key_order.index(key.name))
             bits = (
                 bit
                 if bits is None
@@ -230,6 +222,12 @@ class AnswerReader:
 def column_of_release(name: str) -> exp.Column:
     """Returns a column of the released table."""
     return exp.column(exp.to_identifier(name, quoted=True), table=exp.to_identifier(RELEASED, quoted=True))
+
+
+def rolled_up_bit(key: int) -> exp.Paren:
+    """Returns an expression over a row of the released table: 1 if the row rolls up the key of this number, else 0."""
+    shifted = exp.BitwiseRightShift(this=column_of_release(GROUPING_ID), expression=exp.Literal.number(key))
+    return exp.Paren(this=exp.BitwiseAnd(this=exp.Paren(this=shifted), expression=exp.Literal.number(1)))
 
 
 def alias_item(expression: exp.Expr, name: str) -> exp.Expr:

@@ -46,7 +46,7 @@ def check_rows(
 
 
 def check_shadowing(select: exp.Select, facts: PublicFacts) -> None:
-    """Refuses a database with a macro or function that hides a built-in one: unchecked functions might run."""
+    """Refuses a database with a macro or function that hides a built-in one, because unchecked functions might run."""
     shadowed = facts.list_shadows()
     if shadowed:
         raise refusal(
@@ -65,9 +65,9 @@ def check_binding(
 ) -> None:
     """Checks types, functions and constants before anything is charged.
 
-    conditions: conditions and operands of aggregates. keys: keys that are read from rows. These and the filters run
-    once over a row of NULLs, without TRY. Otherwise a constant that does not convert would raise, or count nothing,
-    depending on whether there are rows.
+    conditions: conditions and operands of aggregates. keys: keys that are read from rows.
+    All SQL runs once over a row of NULLs, without TRY. Otherwise a constant that does not convert would raise, or count
+    nothing, depending on whether there are rows.
     """
     for branch in source.all_branches:
         check_types(written_conditions(branch), branch, ())
@@ -121,7 +121,7 @@ def _row_sql(request: SelectRequest) -> str:
 
 
 def _once_sql(expressions: Sequence[exp.Expr], source: RowSource, of_each: str = "") -> str:
-    """Renders a SELECT of expressions. of_each: text after each, such as IS NULL if Python cannot hold the values."""
+    """Writes a SELECT of expressions. of_each: text after each, such as IS NULL if Python cannot hold the values."""
     listed = ", ".join(f"({sql_of(expression)}) {of_each}" for expression in expressions) or "1"
     return f"SELECT {listed} FROM {', '.join(places_sql(source))}"
 

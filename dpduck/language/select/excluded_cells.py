@@ -14,10 +14,9 @@ from sqlglot import exp
 from dpduck.language.rows.expressions import sql_of
 from dpduck.language.rows.facts import SourceColumn
 from dpduck.language.rows.scope import Scope, resolve
-from dpduck.language.select.answers import column_of_release
+from dpduck.language.select.answers import column_of_release, rolled_up_bit
 from dpduck.language.select.label_spans import label_reader
 from dpduck.language.select.request import Key
-from dpduck.language.text.names import GROUPING_ID
 
 MOST_LISTED = 1_000
 """Most labels that the answer's SQL lists. If more are possible and more are impossible, all are shown."""
@@ -76,11 +75,5 @@ def _label_condition(key: Key, position: int, possible: Sequence[bool]) -> exp.E
     is_shown = exp.Is(this=exp.Paren(this=is_shown), expression=exp.Boolean(this=True))
     if listed is hidden:
         is_shown = exp.Not(this=exp.Paren(this=is_shown))
-    bit = exp.Paren(
-        this=exp.BitwiseRightShift(this=column_of_release(GROUPING_ID), expression=exp.Literal.number(position))
-    )
-    rolled_up = exp.EQ(
-        this=exp.Paren(this=exp.BitwiseAnd(this=bit, expression=exp.Literal.number(1))),
-        expression=exp.Literal.number(1),
-    )
+    rolled_up = exp.EQ(this=rolled_up_bit(position), expression=exp.Literal.number(1))
     return exp.Paren(this=exp.Or(this=rolled_up, expression=is_shown))

@@ -36,7 +36,7 @@ Sets = list[tuple[str, ...]]
 
 
 def range_text(function: str, column: str) -> str:
-    """Renders canonical SQL of a key over ranges, or of range_end, from the SQL of its column."""
+    """Writes canonical SQL of a key over ranges, or of range_end, from the SQL of its column."""
     return f"{function}({column})"
 
 
@@ -73,7 +73,7 @@ class _GroupingReader:
         return text
 
     def range_key(self, node: exp.Anonymous) -> str:
-        """Reads PREFIXES(column) or RANGES(column): one column with an ordered domain."""
+        """Reads PREFIXES(column) or RANGES(column), of one column with an ordered domain."""
         shape = str(node.this).lower()
         column = self.key_of(node.expressions[0]) if len(node.expressions) == 1 else None
         if not isinstance(column, exp.Column):
@@ -168,9 +168,9 @@ class KeyBuilder:
     """Builder of the keys of one statement. The keys share source columns.
 
     selecting: whether a threshold selects groups, so that keys need no domain. None if no threshold can be used.
-    written: the resolved keys without a domain.
     nodes: whether ranges are summed up by nodes (algebra.dyadic), not one by one.
-    bins: the most bins of a column: neighbouring bins are merged if it has more. 0 for all bins.
+    bins: the most bins of a column, 0 for all. Neighbouring bins of a column with more bins are merged.
+    written: the resolved keys without a domain.
     """
 
     def __init__(
@@ -190,7 +190,6 @@ class KeyBuilder:
         return tuple(self.columns.values())
 
     def build(self, text: str, expression: exp.Expr) -> Key:
-        """Builds the key for one resolved expression."""
         if self.selecting and any(self._is_free(column) for column in expression.find_all(exp.Column)):
             self.written.append(expression)
             wanted = expression.name if isinstance(expression, exp.Column) else "key"

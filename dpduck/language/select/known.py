@@ -69,7 +69,6 @@ class KnownQuestion:
         return cache[sql]
 
     def conjuncts(self, text: str) -> tuple[str, ...]:
-        """Returns the conditions that AND joins in a condition."""
         cache = self.readings.parts
         if text not in cache:
             cache[text] = tuple(conjuncts(text))

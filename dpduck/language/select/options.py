@@ -1,4 +1,4 @@
-"""Options of SELECT WITH DIFFERENTIAL_PRIVACY, some with BigQuery's names. They and the policy give the price."""
+"""Options of SELECT WITH DIFFERENTIAL_PRIVACY, some with BigQuery's names. Options and policy give the price."""
 
 from __future__ import annotations
 
@@ -97,11 +97,11 @@ _ONLY_FOR_SELECTED_KEYS = ("min_privacy_units_per_group", "other")
 
 @dataclass(frozen=True)
 class Caption:
-    """Texts for the readers of a private view. units: the units of the answers, in the order of the answers."""
+    """Texts for the readers of a private view."""
 
     title: str = ""
     description: str = ""
-    units: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()  # of the answers, in the order of the answers
 
     @property
     def text(self) -> str:
@@ -111,10 +111,7 @@ class Caption:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of one statement, checked one by one. None stands for an absent option. own: options of other mechanisms.
-
-    selection: its number of groups is 0 if the statement gives none.
-    """
+    """Options of one statement, checked one by one. None stands for an absent option."""
 
     epsilon: Fraction | None
     delta: Fraction | None
@@ -125,9 +122,9 @@ class Options:
     refresh: str
     treatment: Treatment
     target_stderr: Fraction | None = None
-    selection: KeySelection | None = None
+    selection: KeySelection | None = None  # with 0 groups if the statement gives no number of groups
     summary: Summary | None = None
-    own: tuple[tuple[str, Value], ...] = ()
+    own: tuple[tuple[str, Value], ...] = ()  # options of other mechanisms
     form: str = "sets"
     reuse: bool = False
     ahead: Fraction = Fraction(1)
@@ -217,7 +214,7 @@ def _require_one_price(given: StatementOptions, selecting: bool, place: exp.Expr
 
 
 def row_bound(options: Options, source: RowSource, place: exp.Expr) -> int:
-    """Returns the statement's bound on a unit's rows, else the bound of its tables.
+    """Returns the statement's bound on a unit's rows, else the default bound of its tables.
 
     Refuses a bound above MAX ROWS, and a unit column that is not the unit of any policy here.
     """
@@ -288,7 +285,7 @@ def require_groups(options: Options, request: SelectRequest, place: exp.Expr) ->
 def can_widen(question: Question) -> bool:
     """Tells whether left_out and total have a count or sum to correct, and every sum can have a noisy total.
 
-    An average or a variance is not corrected. A sum of the same column is computed from it, and so can have no total.
+    An average or a variance is not corrected. A sum of the same column is computed from it, and so has no total.
     """
     averaged = [aggregate.operand for aggregate in question.aggregates if aggregate.function in ("avg", *VARIANCES)]
     added = [aggregate for aggregate in question.aggregates if aggregate.function in ("count", "sum")]

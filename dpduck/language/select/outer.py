@@ -177,7 +177,7 @@ def _add_bound(outer: exp.Select, select: exp.Select, part: str) -> None:
 
 
 def find_annotated(query: exp.Query) -> tuple[exp.Select, CommonTables]:
-    """Returns the one SELECT WITH DIFFERENTIAL_PRIVACY of a statement, and the CTEs around it that it may read."""
+    """Returns the one SELECT WITH DIFFERENTIAL_PRIVACY of a statement, and the surrounding CTEs that it may read."""
     annotated = [
         select for select in query.find_all(exp.Select) if isinstance(select.args.get("hint"), DifferentialPrivacy)
     ]

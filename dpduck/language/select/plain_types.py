@@ -18,7 +18,7 @@ _ACCEPTED = "numbers, texts, BOOLEAN, dates, times, INTERVAL, ENUM and UUID; any
 def check_types(written: Sequence[exp.Expr], source: RowSource, keys: Sequence[exp.Expr]) -> None:
     """Refuses the first column without a plain type inside an expression, or inside a cast for a join.
 
-    keys: the grouping expressions. A key may be a column of any type. Conditions and operands may not: they are cast.
+    keys: the grouping expressions. A key may have any type. Conditions and operands may not, because they are cast.
     """
     types, pairs = source.types, [(join, pair) for join in source.public_joins for pair in join.pairs]
     alone = {id(node) for node in (*keys, *source.counted, *(private for _, (private, _) in pairs))}

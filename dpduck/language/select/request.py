@@ -214,7 +214,7 @@ class Aggregate:
 
     @property
     def operand_by_group(self) -> bool:
-        """Tells whether a unit's rows in a group become one number first. The sum over a larger group then differs."""
+        """Tells whether a unit's rows in a group become one number first. A sum is then no sum over smaller groups."""
         return self.operand is not None and bool(self.operand.per_group)
 
     @property
@@ -264,7 +264,7 @@ class Treatment:
 
     @property
     def moves(self) -> bool:
-        """Tells whether a step without an error formula changes the answers. Intervals are then of those before it."""
+        """Tells whether a step without error formula changes answers. Intervals are then of the answers before it."""
         return self.nonnegative or self.consistency in ("l1", "linf")
 
 

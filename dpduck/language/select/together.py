@@ -47,11 +47,11 @@ class _Predicate:
 
 @dataclass(frozen=True, eq=False)
 class _PredicateReader:
-    """Reader of conditions. dropped: grouping columns, in which every counted row has a declared value."""
+    """Reader of conditions."""
 
     source: RowSource
     facts: PublicFacts
-    dropped: frozenset[str]
+    dropped: frozenset[str]  # grouping columns, in which every counted row has a declared value
     columns: dict[str, SourceColumn] = field(default_factory=dict)
     parts: dict[str, _Predicate | None] = field(default_factory=dict)
 
@@ -60,7 +60,6 @@ class _PredicateReader:
         return sql not in self.dropped and has_other_values(self.columns[sql], self.source)
 
     def read_condition(self, text: str) -> _Predicate | None:
-        """Reads a condition as codes. None if codes cannot express it."""
         everything = _Predicate("", (), np.ones((), np.bool_), frozenset())
         predicate = self._node(parse_expression(text)) if text else everything
         return None if predicate is None else replace(predicate, text=text)
@@ -96,7 +95,7 @@ class _PredicateReader:
         return _Predicate("", columns, met, inside)
 
     def _part(self, node: exp.Expr) -> _Predicate | None:
-        """Reads a part without AND and OR, or over one column. DuckDB decides it for every combination of values."""
+        """Reads a part without AND and OR, or over one column. DuckDB evaluates it for every combination of values."""
         text = sql_of(node)
         if text not in self.parts:
             try:
@@ -140,7 +139,6 @@ class _Alike:
 
     @classmethod
     def of(cls, predicates: Sequence[_Predicate]) -> _Alike:
-        """Builds the classes of values of all columns that some predicates name."""
         classes: dict[str, IntegerArray] = {}
         for pred in predicates:
             for axis, name in enumerate(pred.columns):
@@ -263,7 +261,7 @@ def plans_together(request: SelectRequest) -> bool:
 def _group_predicates(
     reader: _PredicateReader, alike: _Alike, predicates: Sequence[_Predicate], most: int, shares: bool
 ) -> list[list[_Predicate]]:
-    """Groups predicates. Each joins the first group that it fits, if the group then has few kinds of rows.
+    """Puts each predicate into the first group that it fits, if the group then has few kinds of rows.
 
     shares: whether a predicate joins only groups that name one of its columns.
     """

@@ -104,7 +104,7 @@ def _only_column(written: exp.Expr) -> str | None:
 def with_intervals_of(select: exp.Select, items: Sequence[SelectItem], answers: AnswerReader) -> exp.Select:
     """Adds columns to the SELECT of known answers: the errors of each answer, and the names of the releases behind it.
 
-    The errors are stderr, interval_low and interval_high. With several answers, each begins with its answer's name.
+    The errors are stderr, interval_low and interval_high, after the name of the answer if there are several.
     """
     numbers = [(item.name, answers.number_of(item.expression)) for item in items]
     shown = [(name, number) for name, number in numbers if number is not None]

@@ -272,7 +272,6 @@ class TokenReader:
             raise self.refuse_token("the end of the statement")
 
     def comma_separated(self, read: Callable[[], T]) -> list[T]:
-        """Reads one or more items with commas between them."""
         items = [read()]
         while self.take(TokenType.COMMA):
             items.append(read())
@@ -349,7 +348,7 @@ class TokenReader:
         return self.number_text("a quoted text, a number, TRUE or FALSE")
 
     def rest(self) -> tuple[str, int]:
-        """Takes the rest of the text. Returns it with its offset."""
+        """Takes the rest of the text. Returns the rest, and its offset in the text."""
         if self.current is None:
             raise self.refuse_token("a SELECT")
         start = self.current.start

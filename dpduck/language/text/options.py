@@ -109,7 +109,6 @@ class StatementOptions:
         return self.nodes[name]
 
     def value(self, name: str) -> Value:
-        """Returns the value of an option, None if it is absent."""
         option, node = self.table[name], self.nodes.get(name)
         return None if node is None else option.value(node)
 
