@@ -15,8 +15,8 @@ TIER_1 = {
         "kernel/relations kernel/units kernel/facts kernel/check kernel/columns/periods values/periods"
     ),
     "integers to counts": (
-        "kernel/stage kernel/contributions kernel/loss kernel/counting/contribution_sql kernel/counting/jobs "
-        "kernel/counting/hidden"
+        "kernel/stage kernel/contributions kernel/rows/bounding kernel/loss kernel/counting/contribution_sql "
+        "kernel/counting/jobs kernel/counting/hidden"
     ),
     "prices, the door, and the order of a release": (
         "kernel/price kernel/door mechanisms/release kernel/queries/operators kernel/queries/tables "
@@ -27,23 +27,25 @@ TIER_1 = {
 
 TIER_2 = {
     "what the database evaluates": (
-        "kernel/columns/expressions kernel/columns/arithmetic kernel/columns/stored kernel/columns/conditions "
-        "kernel/columns/keys values/sqltypes"
+        "kernel/columns/expressions kernel/columns/comparisons kernel/columns/arithmetic kernel/columns/whole_numbers "
+        "kernel/columns/stored kernel/columns/conditions kernel/columns/keys values/sqltypes"
     ),
     "rows to integers": (
         "kernel/rows/scan kernel/rows/placed kernel/rows/held kernel/rows/features kernel/rows/binning "
-        "kernel/rows/bins kernel/rows/crowds kernel/rows/plans kernel/rows/reader kernel/counting/exact "
+        "kernel/rows/bins kernel/rows/plans kernel/rows/reader kernel/counting/exact "
         "kernel/counting/unit_cells"
     ),
     "what a worker evaluates": (
-        "kernel/worker/program kernel/worker/answered kernel/worker/workers kernel/worker/worker "
-        "kernel/worker/functions values/functions values/child_process"
+        "kernel/worker/program kernel/worker/added_calls kernel/worker/answered kernel/worker/workers "
+        "kernel/worker/worker kernel/worker/functions values/functions values/child_process"
     ),
 }
 """No row decides whether a statement fails."""
 
 TIER_3 = {
-    "the ledger": ("kernel/ledger/ledger kernel/ledger/table kernel/ledger/entries kernel/ledger/budgets"),
+    "the ledger": (
+        "kernel/ledger/ledger kernel/ledger/chain kernel/ledger/table kernel/ledger/entries kernel/ledger/budgets"
+    ),
 }
 """Nothing leaves that was not paid for."""
 
@@ -63,20 +65,20 @@ BY_CHOICE = {
     "other kinds of queries": (
         "kernel/queries/quantiles kernel/queries/families kernel/queries/later kernel/queries/keys "
         "kernel/queries/key_counts kernel/queries/sessions kernel/queries/projections kernel/queries/histograms "
-        "kernel/queries/sketches kernel/queries/summaries mechanisms/sparse/ask mechanisms/sparse/keys "
-        "kernel/queries/streams algebra/dyadic algebra/hashing"
+        "kernel/queries/sketches kernel/queries/summaries kernel/queries/sparse_counts mechanisms/sparse/ask "
+        "mechanisms/sparse/keys kernel/queries/streams algebra/dyadic algebra/hashing"
     ),
 }
 """What you need not read if you do not use it."""
 
 COPIES = {
-    "against restored and copied stores": ("kernel/ledger/secrets kernel/ledger/copies"),
+    "against restored and copied stores": ("kernel/ledger/secrets kernel/ledger/copies kernel/ledger/witness"),
     "and against restored and copied files of streams": ("kernel/queries/stream_state mechanisms/streams/store"),
 }
 NOISE = {
     "exact samplers, which see no data": (
         "kernel/noise/entropy kernel/noise/integers "
-        "kernel/noise/coins kernel/noise/binomial kernel/noise/choice "
+        "kernel/noise/exponentials kernel/noise/coins kernel/noise/binomial kernel/noise/choice "
         "kernel/noise/layers kernel/noise/zero_cells"
     ),
 }
@@ -92,7 +94,7 @@ OTHERS = {
         "language/rows/common_tables language/rows/public_tables language/rows/features language/rows/compiled"
     ),
     "expressions: kernel/worker/functions refuses the rest of what runs; growth costs a worker time and room": (
-        "language/rows/functions language/select/binding language/select/plain_types language/text/dialect "
+        "language/rows/functions language/select/binding language/select/checked_types language/text/dialect "
         "language/rows/expressions language/rows/copied_words"
     ),
     "prices and groups: the door refuses what costs more than is charged": (

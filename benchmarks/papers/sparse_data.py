@@ -32,7 +32,8 @@ from matplotlib import pyplot
 from benchmarks.papers._dyadic import intervals_of, range_sums
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.queries.cells import MixedRadix
-from dpduck.kernel.queries.summaries import SparseCounts, draw_summary
+from dpduck.kernel.queries.sparse_counts import SparseCounts
+from dpduck.kernel.queries.summaries import draw_summary
 from dpduck.language.select.request import Summary
 from dpduck.mechanisms.summaries.fit import fit_intervals
 from dpduck.mechanisms.summaries.parents import with_parents

@@ -11,7 +11,7 @@ What was measured and not kept. Keys: codes first by CASE or list_position on in
 the column), IN filters on text (3 times), a join with a table of labels (3 times, kept above 128 labels), TRY_CAST to
 ENUM (5 times), keys packed into one integer before an unbounded GROUP BY (1.4 to 2.2 times). Bounding, against a window
 over packed rows: over unpacked rows (1.6 times), GROUP BY to count each unit's rows first (five times what the sort of
-hashes in rows/crowds.py takes), list() or min(.., m) per unit (2 to 5 times), sorting and a pass
+hashes in rows/bounding.py takes), list() or min(.., m) per unit (2 to 5 times), sorting and a pass
 in numpy (1.2 times).
 """
 
@@ -35,7 +35,7 @@ from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.counting.jobs import Attribute, CountingJob, GroupKey
 from dpduck.kernel.relations import Grouped, Source, Stored
-from dpduck.kernel.rows import crowds, reader
+from dpduck.kernel.rows import bounding, reader
 from dpduck.kernel.rows.plans import keep_plans_plain
 from dpduck.values.domain import ValueDomain
 
@@ -153,8 +153,8 @@ class Bench:
             for title, (table, gate) in RANKED.items():
                 job, found = stored_job(table), dict[int, list[float]]()
                 for _ in range(ROUNDS + 1):
-                    for few in (1 << 62, crowds.FEW):
-                        with patch.object(crowds, "FEW", few), connection.cursor() as cursor:
+                    for few in (1 << 62, bounding.FEW):
+                        with patch.object(bounding, "FEW", few), connection.cursor() as cursor:
                             reader.begin(cursor)
                             started = time.process_time()
                             count_exactly(cursor, job, b"key")

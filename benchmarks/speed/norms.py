@@ -33,7 +33,7 @@ from benchmarks.speed.counting import make_table, stored_job
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.counting.jobs import CountingJob
-from dpduck.kernel.rows import crowds, reader
+from dpduck.kernel.rows import bounding, reader
 from dpduck.kernel.rows.plans import keep_plans_plain
 
 ROWS = 2_000_000
@@ -119,13 +119,13 @@ def weights(path: Path) -> list[bool]:
     with duckdb.connect(str(path), read_only=True, config={"threads": 1}) as connection:
         keep_plans_plain(connection)
 
-        def count(job: CountingJob, few: int = crowds.FEW) -> None:
-            with patch.object(crowds, "FEW", few), connection.cursor() as cursor:
+        def count(job: CountingJob, few: int = bounding.FEW) -> None:
+            with patch.object(bounding, "FEW", few), connection.cursor() as cursor:
                 reader.begin(cursor)
                 count_exactly(cursor, job, b"key")
 
         for table, few, gate, beside in (
-            ("thousandth", crowds.FEW, 1.3, "one unit in a thousand above the norm, beside 4 rows of each"),
+            ("thousandth", bounding.FEW, 1.3, "one unit in a thousand above the norm, beside 4 rows of each"),
             ("half", 1 << 62, 1.6, "half of the units above the norm, beside a window"),
         ):
             plain = stored_job(table)

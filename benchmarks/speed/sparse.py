@@ -31,7 +31,8 @@ import dpduck
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.integers import discrete_laplace
 from dpduck.kernel.queries.cells import MixedRadix
-from dpduck.kernel.queries.summaries import SparseCounts, draw_summary
+from dpduck.kernel.queries.sparse_counts import SparseCounts
+from dpduck.kernel.queries.summaries import draw_summary
 from dpduck.language.select.request import Summary
 from dpduck.mechanisms.summaries.plan import design_method
 from dpduck.mechanisms.summaries.recover import estimate_weights, with_priorities

@@ -14,9 +14,9 @@ import duckdb
 from dpduck.database.progress import progress_here, with_notes
 from dpduck.database.registered import are_kept, find_database, require_free_names, serve
 from dpduck.database.started import Started, complete_store
-from dpduck.kernel.ledger.copies import state_directory
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.ledger.secrets import Steps, no_step
+from dpduck.kernel.ledger.witness import state_directory
 from dpduck.kernel.rows.plans import keep_plans_plain
 from dpduck.store.attaching import STORE_NAME, attach_store, database_file, detach_store, require_no_store
 from dpduck.store.cursors import DatabaseConnections, OpenCursor

@@ -350,7 +350,7 @@ class Database:
                 analysis = analyse(fresh, catalog, own_options())
                 if analysis.request.question.treatment.strategy_table:
                     analysis = with_matrix(analysis, catalog)
-                finished.append(Analysed(fresh, analysis, now.known, terms))
+                finished.append(Analysed(fresh, analysis, now.facts, terms))
                 return finished[-1]
 
             analysed: Analysed = as_answered(
@@ -425,7 +425,7 @@ class Database:
 
         tools = Tools(box or Sandbox(), self._ledger.secrets, self._steps)
         announce = partial(self.foresight.say, mechanism)
-        planned_now = partial(mechanism.planned, question, recheck, tools, announce)
+        planned_now = partial(mechanism.plan_release, question, recheck, tools, announce)
         release = self._releaser.release(digest, planned_now, caller, text)
         for bound_analysis in bound:  # it bound before the charge, over the same columns
             self._note_bound(release, bound_analysis)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from dpduck.engines.spark import Columns, Packed, SparkEngine, TablePlace
-from dpduck.kernel.contributions import key_integer
+from dpduck.kernel.rows.bounding import key_integer
 from dpduck.language.rows.facts import Policy
 from dpduck.language.text.names import TableName
 from dpduck.store.cursors import OpenCursor
@@ -81,15 +81,15 @@ class PreparedThere:
         self._open_cursor, self._policies = open_cursor, policies
         self._table = f"{quote_identifier(store)}.dpduck.engine_packs"
         self._placed, self._engine = placed, engine
-        self._known = list[TablePack]()
+        self._packs = list[TablePack]()
 
     def read_records(self) -> None:
         with self._open_cursor() as cursor:
             rows = cursor.execute(f"SELECT facts FROM {self._table} WHERE facts IS NOT NULL").fetchall()
-            self._known = [read_record(TablePack, facts) for (facts,) in rows]
+            self._packs = [read_record(TablePack, facts) for (facts,) in rows]
 
     def at(self) -> dict[str, str]:
-        return {table: record.at for record in self._known for table in record.tables}
+        return {table: record.at for record in self._packs for table in record.tables}
 
     def rows(self, table: TableName) -> float | None:
         """Returns the number of prepared rows, for the owner alone. None if there are none that can be read."""
@@ -101,7 +101,7 @@ class PreparedThere:
 
     def of(self, private: Sequence[TableName]) -> TablePack | None:
         """Returns the pack with the rows of these tables, if they have one. Refuses tables of several moments."""
-        records = [next((record for record in self._known if table.sql in record.tables), None) for table in private]
+        records = [next((record for record in self._packs if table.sql in record.tables), None) for table in private]
         if any(record != records[0] for record in records):
             names = ", ".join(map(str, private))
             raise Refusal(f"{names} are not of one moment", accepted=f"ALTER PRIVACY POLICY ON {names} PREPARE")
@@ -116,7 +116,7 @@ class PreparedThere:
     @contextmanager
     def changing(self, policies: Sequence[Policy], bounding_key: bytes) -> Iterator[list[str]]:
         """Prepares tables again for policies with new units or epochs, in force after the block. Yields messages."""
-        packs = {table: entry for entry in self._known for table in entry.tables}
+        packs = {table: entry for entry in self._packs for table in entry.tables}
         changed = [entry for entry in policies if entry.table.sql in packs and not packs[entry.table.sql].is_of(entry)]
         written, said = self._pack_groups(changed, bounding_key) if changed else [], list[str]()
         try:
@@ -130,7 +130,7 @@ class PreparedThere:
     def unprepare(self, table: TableName) -> None:
         """Goes back to the live rows of a table, and of all tables in its pack, since they are of one moment."""
         if table.sql in self.at():
-            self._keep([record for record in self._known if table.sql not in record.tables])
+            self._keep([record for record in self._packs if table.sql not in record.tables])
 
     def clear(self, name: str) -> None:
         """Deletes packed tables of an engine that are not in use: they were replaced, or not written completely."""
@@ -145,7 +145,7 @@ class PreparedThere:
                     cursor.execute(f"DELETE FROM {self._table} WHERE there = ?", [there])
 
     def _is_prepared(self, policy: Policy) -> bool:
-        record = next((pack for pack in self._known if policy.table.sql in pack.tables), None)
+        record = next((pack for pack in self._packs if policy.table.sql in pack.tables), None)
         engine = None if record is None else self._engine(record.engine)
         return record is not None and record.is_of(policy) and engine is not None and engine.is_packed(record.packed)
 
@@ -180,7 +180,7 @@ class PreparedThere:
 
     def _take(self, written: Sequence[TablePack]) -> None:
         replaced = {table for record in written for table in record.tables}
-        self._keep([*(record for record in self._known if not replaced & set(record.tables)), *written])
+        self._keep([*(record for record in self._packs if not replaced & set(record.tables)), *written])
 
     def _keep(self, prepared: Sequence[TablePack]) -> None:
         with self._open_cursor() as cursor:
@@ -191,7 +191,7 @@ class PreparedThere:
                 cursor.execute(f"UPDATE {self._table} SET facts = ? WHERE there = ?", [facts, record.packed.there])
             left = cursor.execute(f"SELECT DISTINCT engine FROM {self._table} WHERE facts IS NULL").fetchall()
             cursor.execute("COMMIT")
-        self._known = list(prepared)
+        self._packs = list(prepared)
         for (name,) in left:
             self.clear(str(name))
 

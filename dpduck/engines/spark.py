@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from dpduck.engines.pieces import OTHERS, PIECE, packing, rows_name
 from dpduck.engines.task import PIECES, task_of
-from dpduck.kernel.contributions import UNIT
 from dpduck.kernel.places.orders import ALIKE, BUCKET, GROUPS, PARTIAL, TABLE, Order, Sent, column_name
 from dpduck.kernel.rows import reader
+from dpduck.kernel.rows.bounding import UNIT
 from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.sqltypes import sql_type
 

@@ -13,19 +13,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import NoneType
 
-from dpduck.kernel.columns.expressions import (
-    MOST_HEIGHT,
-    AnalystSql,
-    Coded,
-    Comparison,
-    Expression,
-    Literal,
-    Lookup,
-    Own,
-    RelationColumn,
-    RowCondition,
-    nodes_of,
-)
+from dpduck.kernel.columns.comparisons import Coded, Comparison, Literal, RowCondition
+from dpduck.kernel.columns.expressions import MOST_HEIGHT, AnalystSql, Expression, Lookup, Own, RelationColumn, nodes_of
 from dpduck.kernel.facts import RESERVED, Facts, PolicyUnit, TableFacts, is_reserved
 from dpduck.kernel.relations import (
     LOOKED_UP,
@@ -95,7 +84,7 @@ class Carried:
     """Privacy unit of a source's rows. key: its name in the ledger, "" if all rows are public.
 
     choices: expressions that each give a row's unit, () if each row is a unit. links: link names of columns. Rows with
-    equal values under one link name are of one unit. types: types of all columns. word: PER's word, "" without PER.
+    equal values under one link name are of one unit. word: PER's word, "" without PER.
     collated: whether a collation compares some text. aliases: aliases of all relations, also in SEMI and ANTI joins.
     """
 
@@ -361,7 +350,6 @@ def _are_linked(join: Join, left: Carried, right: Carried) -> bool:
 
 
 def _held_together(side: Carried) -> list[UnitTuple]:
-    """Lists the units of several columns on one side."""
     units = (person_of(unit) for (unit, *_) in side.choices)
     return [unit for unit in units if isinstance(unit, UnitTuple)]
 
@@ -410,7 +398,6 @@ def _together(unit: Expression) -> tuple[tuple[str, str], ...]:
 
 
 def _shown_type(output: Expression) -> str:
-    """Returns the type of an output of a UNION ALL."""
     if isinstance(output, RelationColumn):
         return output.type_name
     demand(isinstance(output, Literal) and output.kind == "text", "an output that is no column and no text")
@@ -474,7 +461,6 @@ def _is_mixed(unit: Expression) -> bool:
 
 
 def _made_type(feature: Feature) -> str:
-    """Returns DuckDB's type of a feature."""
     operand = "" if feature.operand is None else feature.operand.type_name
     if feature.form in ("any", "all"):
         return "BOOLEAN"

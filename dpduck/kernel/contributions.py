@@ -12,16 +12,14 @@ in a cell give the measured tables:
   add up to K^d for every row. So all d + 1 tables together cost no more than one. Their combinations give the number
   of rows, the sum and, for d = 2, the sum of squares. `rest`: one more table, K^d for rows without a value.
 
-Sums are taken in 128-bit integers, which no number of rows can overflow, and then modulo 2^64. All later arithmetic
-is modulo 2^64, too. It commutes with adding noise, so wrapping is post-processing of the noisy answer.
+Sums are taken in 128-bit integers, which no number of rows can overflow. From there on all arithmetic is modulo 2^64.
+It commutes with adding noise, so wrapping is post-processing of the noisy answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
-from hashlib import blake2b
 from math import gcd, isqrt
 
 from dpduck.kernel.columns.expressions import Expression
@@ -88,7 +86,6 @@ class Contribution:
 
     @property
     def step(self) -> Fraction:
-        """Returns the width of one step."""
         return (self.high - self.low) / self.steps
 
     @property
@@ -100,7 +97,6 @@ class Contribution:
 
     @property
     def tables(self) -> int:
-        """Returns the number of tables of integers."""
         return self.degree + 1 + self.rest if self.form == "moments" else 1
 
     @property
@@ -113,12 +109,10 @@ class Contribution:
 
     @property
     def has_squares(self) -> bool:
-        """Tells whether squares of numbers of steps are added up, too."""
         return self.form == "squares" or self.degree == 2
 
     @property
     def of_steps(self) -> tuple[int, int]:
-        """Returns integers a and b, where a + b k is a row's distance from the centre in units u."""
         divisor = common_divisor(self.low - self.centre, self.step)
         return int((self.low - self.centre) / divisor), int(self.step / divisor)
 
@@ -127,10 +121,10 @@ class Contribution:
         return 2 if self.form == "squares" else 1
 
     def unit_bound(self, rows: int, cells: int) -> int:
-        """Returns a bound of the L1 norm, over all tables of `cells` cells, of a unit with `rows` rows.
+        """Bounds the L1 norm, over all tables of `cells` cells, of a unit with `rows` rows.
 
-        By group, a unit adds once to each cell in which it has rows. A number of rows, clamped to bounds around 0,
-        is no farther from 0 than before. So its rows bound it, too.
+        By group, a unit adds once to each cell in which it has rows. A number of rows, clamped to bounds around 0, is
+        no farther from 0 than before. So its rows bound it, too.
         """
         if not self.norm:
             return self._whole_bound(rows, cells)
@@ -138,10 +132,8 @@ class Contribution:
         return min(FULL * self._whole_bound(rows, cells), isqrt(cells * squared - 1) + 1, squared)
 
     def squared_bound(self, rows: int, cells: int, cell_rows: int) -> int:
-        """Returns a bound of a unit's squared L2 norm over `cells` cells, with at most `cell_rows` rows in each.
-
-        A sum of squares is at most the sum of absolute values times the largest absolute value.
-        """
+        """Bounds a unit's squared L2 norm over `cells` cells, with at most `cell_rows` rows in each."""
+        # a sum of squares is at most the sum of absolute values times the largest absolute value
         by_cells = self.unit_bound(rows, cells) * self.unit_bound(cell_rows, 1)
         return min(by_cells, FULL * FULL * self.norm) if self.norm else by_cells
 
@@ -186,142 +178,3 @@ def common_divisor(first: Fraction, second: Fraction) -> Fraction:
     """
     numerator = gcd(first.numerator * second.denominator, second.numerator * first.denominator)
     return Fraction(numerator, first.denominator * second.denominator)
-
-
-# Contribution bounding in SQL keeps a unit's first m rows in the order of a keyed hash of the row's own content.
-#
-# Neighbouring databases differ by one unit's rows, and at most m of these rows are kept. Which rows of a unit are kept
-# depends on that unit's rows alone: not on other units, physical order, threads or chance. Rows are reduced to their
-# cell, unit and hash, and a window ranks each unit's rows. Most tables have few units with more rows than m. If rows
-# can be read twice, these units are listed first (rows/crowds.py), and only their rows are ranked. If rows are read
-# once and m is large, each unit's rows are counted first: then few units have more than m, and there are few units.
-# Two other ways were slower: top-m aggregates for each unit, and for small m to count each unit's rows
-# (benchmarks/speed/counting.py).
-
-COUNTED_FIRST = 32
-"""Smallest m for which each unit's rows are counted first, if they can be read only once.
-
-For 6 M rows of 100,000 units (TPC-H query 1), this was 1.9 times as fast at m = 128, which few units exceed. At m = 32,
-which half of the units exceed, it was 1.1 times slower.
-"""
-
-UNIT, ORDER, KEY, UNIT_HASH = "dpduck_unit", "dpduck_order", "dpduck_bounding_key", "dpduck_unit_hash"
-"""Columns: a row's unit, the keyed order of the unit's rows, and the unit's hash. KEY: parameter of the order."""
-OF_UNIT, OPEN = "dpduck_of_unit", "dpduck_open"
-"""Columns of prepared rows: the unit's number of rows, and its number of rows outside some domain."""
-
-
-@dataclass(frozen=True)
-class BoundingFacts:
-    """Facts that rows hold about their units. A unit of prepared rows (prepared_writer.py) has at most OF_UNIT rows.
-
-    once: whether the rows can be read only once. placed: whether all rows are counted but those outside a domain. Then
-    ORDER numbers a unit's rows that count, from 1, wherever OPEN is 0. crowded: whether most units are expected to have
-    too many rows. Then no list of such units is made. counted: whether the column OF_UNIT exists.
-    """
-
-    once: bool
-    placed: bool
-    crowded: bool = False
-    counted: bool = True
-
-    @property
-    def columns(self) -> list[str]:
-        """Lists the columns that the rows have besides UNIT and ORDER."""
-        if self.crowded or not self.counted:
-            return []
-        return [OF_UNIT, OPEN] if self.placed else [OF_UNIT]
-
-    @property
-    def of_anybody(self) -> bool:
-        """Tells whether rows without a unit need a filter. Otherwise their OF_UNIT is NULL and fits no comparison."""
-        return self.crowded or not self.counted
-
-    def weaken_for_groups(self) -> BoundingFacts:
-        """Returns the facts that still hold after a grouping leaves out some more rows."""
-        return replace(self, once=True, placed=False)
-
-
-NOTHING_KNOWN = BoundingFacts(once=False, placed=False, counted=False)
-
-
-def unit_hash_sql(unit: str) -> str:
-    """Writes the hash of a unit. A hash of 32 bits takes half the time of one of 64 bits to read and sort."""
-    return f"CAST(hash({unit}) >> 32 AS UINTEGER)"
-
-
-@dataclass(frozen=True)
-class Crowds:
-    """List of units that may have too many rows. All other units have at most the allowed number of rows.
-
-    table: name of a table with the units' hashes in its column UNIT_HASH, "" for an empty list. Equal units have
-    equal hashes. rows_sql: SQL of the listed units' rows alone, with the columns of all rows.
-    """
-
-    table: str = ""
-    rows_sql: str = ""
-
-
-def bound_rows_sql(
-    rows_sql: str, outputs: Sequence[str], max_rows: int, facts: BoundingFacts = NOTHING_KNOWN,
-    crowds: Crowds | None = None,
-) -> str:  # fmt: skip
-    """Writes SQL that keeps at most `max_rows` rows of each unit. rows_sql: rows with UNIT, ORDER and `outputs`.
-
-    Rows with equal hashes are ordered by `outputs`. Nothing else is used later, so rows that are still equal may be
-    exchanged. facts: facts of prepared rows. Only units with too many rows are ranked. If most units have too many, all
-    rows are sorted. A row is left out if the row `max_rows` places before it has the same unit. That takes a tenth less
-    time than a rank for each unit. No unit is NULL then. crowds: units with too many rows, if rows are read twice.
-    """
-    columns = ", ".join(outputs) or "1"
-    order = ", ".join((ORDER, *outputs))
-    if facts.crowded:
-        before = f"lag({UNIT}, {int(max_rows)}) OVER (ORDER BY {UNIT}, {order})"
-        return f"SELECT {columns} FROM ({rows_sql}) QUALIFY {before} IS DISTINCT FROM {UNIT}"
-    window = rank_sql([UNIT], [ORDER, *outputs])
-    if facts.counted:
-        most = int(max_rows)
-        rows, first = (
-            (f"({rows_sql})", "")
-            if not facts.once
-            else ("dpduck_rows", f"WITH dpduck_rows AS MATERIALIZED ({rows_sql}) ")
-        )
-        few, many, by_order = f"{OF_UNIT} <= {most}", f"{OF_UNIT} > {most}", ""
-        if facts.placed:
-            by_order = f"SELECT {columns} FROM {rows} WHERE {many} AND {OPEN} = 0 AND {ORDER} <= {most} UNION ALL "
-            many += f" AND {OPEN} > 0"
-        return (
-            f"{first}SELECT {columns} FROM {rows} WHERE {few} UNION ALL {by_order}"
-            f"SELECT {columns} FROM (SELECT * FROM {rows} WHERE {many}) QUALIFY {window} <= {most}"
-        )
-    if crowds is not None:
-        few = f"SELECT {columns} FROM ({rows_sql})"
-        if not crowds.table:
-            return few
-        few = f"{few} ANTI JOIN {crowds.table} ON {unit_hash_sql(UNIT)} = {UNIT_HASH}"
-        return f"{few} UNION ALL SELECT {columns} FROM ({crowds.rows_sql}) QUALIFY {window} <= {int(max_rows)}"
-    if max_rows < COUNTED_FIRST:
-        return f"SELECT {columns} FROM ({rows_sql}) QUALIFY {window} <= {int(max_rows)}"
-    crowded = f"SELECT {UNIT} FROM dpduck_rows GROUP BY {UNIT} HAVING count(*) > {int(max_rows)}"
-    return (
-        f"WITH dpduck_rows AS MATERIALIZED ({rows_sql}), dpduck_crowded AS MATERIALIZED ({crowded}) "
-        f"SELECT {columns} FROM dpduck_rows ANTI JOIN dpduck_crowded USING ({UNIT}) UNION ALL "
-        f"SELECT {columns} FROM (FROM dpduck_rows SEMI JOIN dpduck_crowded USING ({UNIT})) "
-        f"QUALIFY {window} <= {int(max_rows)}"
-    )
-
-
-def rank_sql(alike: Sequence[str], order: Sequence[str]) -> str:
-    """Writes a row's number, from 1, in an order of the rows that are equal in the columns `alike`."""
-    parts = [f"{word} BY {', '.join(listed)}" for word, listed in (("PARTITION", alike), ("ORDER", order)) if listed]
-    return f"row_number() OVER ({' '.join(parts)})"
-
-
-def order_sql(content_sql: Sequence[str]) -> str:
-    """Writes the keyed hash of a row. The key is a prepared parameter, so that no text, plan or error contains it."""
-    return f"hash({', '.join((f'CAST(${KEY} AS UBIGINT)', *content_sql))})"
-
-
-def key_integer(bounding_key: bytes) -> int:
-    """Returns the key for DuckDB's hash, derived from a secret of any length."""
-    return int.from_bytes(blake2b(bounding_key, digest_size=8, person=b"dpduck bounding").digest(), "big")

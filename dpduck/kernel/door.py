@@ -66,7 +66,6 @@ class Bill:
 
     @property
     def ledger_key(self) -> str:
-        """Returns the ledger's key for the unit and its periods."""
         return charge_key(self.unit_key, self.periods)
 
 
@@ -135,7 +134,6 @@ class Door(Hidden):
         return self._limits[id(family)]
 
     def close(self) -> None:
-        """Ends all asks and drops the counts."""
         self._left.clear()
         self._limits.clear()
         self._counts.clear()
@@ -172,9 +170,8 @@ def open_door(
 
     unchanged: function that reads public facts again, in the transaction that will count, and refuses changes.
     paid: ledger entry that has paid this very bill, for a release that ended before its answer. No part of the answer
-    has left, as records outside the store say, so nothing is charged again (privacy.md, "Interrupted"). note: note of
-    the charge, see LedgerChain.write. place: place where rows are counted. The caller may show the answer only after
-    Ledger.end has returned.
+    has left, as records outside the store say, so nothing is charged again (privacy.md, "Interrupted").
+    note: note of the charge (LedgerChain.write). The caller may show the answer only after Ledger.end has returned.
     """
     _require_room(asks, bill, ledger, paid)
     with ExitStack() as stack:
@@ -213,7 +210,6 @@ def require_cell_key(cursor: duckdb.DuckDBPyConnection, job: CountingJob, place:
 
 
 def _require_room(asks: Sequence[Ask[Any]], bill: Bill, ledger: Ledger, paid: int | None) -> None:
-    """Refuses asks that do not fit the bill, and a bill beyond the budget. paid: earlier entry of this bill."""
     require_paid(asks, bill.charge)
     for ask in asks:
         require_periods(ask.scan, bill.periods)
@@ -226,10 +222,8 @@ def _require_room(asks: Sequence[Ask[Any]], bill: Bill, ledger: Ledger, paid: in
 
 
 def require_units(cursor: duckdb.DuckDBPyConnection, jobs: Sequence[CountingJob], unit_key: str, store: str) -> None:
-    """Refuses jobs with rows of another unit than the charged unit, by facts read in this transaction (kernel/check).
-
-    The jobs read the stored tables. A place later replaces them by jobs of its own, and states facts about their rows.
-    """
+    """Refuses jobs with rows of another unit than the charged unit, by facts read in this transaction."""
+    # the jobs read the stored tables: a place later replaces them by jobs of its own, with facts about their rows
     if any(job.place != LIVE for job in jobs):
         raise InternalError("a job that says where its rows lie; nothing was charged")
     facts = read_facts(cursor, store, [table for job in jobs for table in every_table(job.source)])
@@ -239,10 +233,7 @@ def require_units(cursor: duckdb.DuckDBPyConnection, jobs: Sequence[CountingJob]
 
 
 def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], workers: StrictWorkers) -> None:
-    """Counts the jobs of the asks as a release would, but over made-up rows, and drops the counts.
-
-    cursor: connection to a database that holds nothing else.
-    """
+    """Counts the jobs of the asks over made-up rows, and drops the counts. cursor: of a database with nothing else."""
     count, shared = counting(cursor, bytes(32), workers), False
     for job in {id(ask.scan): ask.scan.job for ask in asks}.values():
         shared = shared or bool(job.beside)
@@ -254,10 +245,8 @@ def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], worker
 
 
 def compute_charge(charge: Charge, asks: Iterable[Ask[Any]], least: Fraction) -> Charge:
-    """Computes the charge for a statement with the price `charge`. With an epsilon, its rho is what the asks cost.
-
-    least: the least rho to pay, unless `charge` has less. So MIN EPSILON bounds the number of statements about a unit.
-    """
+    """Computes a statement's charge. With an epsilon, rho is what the asks cost, from `least` to the price's rho."""
+    # so MIN EPSILON bounds the number of statements about a unit
     if charge.epsilon is None:
         return charge
     return Charge(charge.epsilon, min(charge.rho, max(least, price(asks).rho)), charge.delta)
@@ -307,10 +296,8 @@ def _require_same_cells(scan: AskScan) -> None:
 
 
 def _require_same_but_norms(scan: AskScan, family: AskScan) -> None:
-    """Refuses an ask with another job than its family, or with other bounds than its own job.
-
-    Norms and centres may differ, since the job's own bounds follow from them. Without levels, all must have norms.
-    """
+    """Refuses an ask with another job than its family, or with other bounds than its own job."""
+    # norms and centres may differ, since the job's own bounds follow from them; without levels, all have norms
     job, family_job = scan.job, family.job
     bare, family_bare = (
         [[replace(aggregate, norm=0, centre=ZERO) for aggregate in listed] for listed in (own.aggregates, own.beside)]
@@ -341,10 +328,7 @@ def counting(
     workers: Workers | None,
     over: Over = lambda job: job,
 ) -> Callable[[CountingJob], Hidden]:
-    """Returns a function that counts a job exactly. Groups with private keys come as a KeyStream.
-
-    over: function from a job to the job that the place counts.
-    """
+    """Returns a function that counts a job exactly. over: function from a job to the job that the place counts."""
 
     shared: UnitCells | None = None
 

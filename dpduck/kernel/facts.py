@@ -1,7 +1,6 @@
 """Facts of stored tables. The kernel reads them itself, in the transaction that counts.
 
-The facts are the privacy unit of each table by its policy in force, the public tables, the types of columns, the keys,
-and the collations. The language's claims about a statement's tables are compared with these facts (check.py).
+The language's claims about a statement's tables are compared with these facts (check.py).
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ class PolicyUnit:
 class TableFacts:
     """Stored table. unit: None if it is public. types: types of columns by folded names. keys: keys of one column each.
 
-    collated: whether a collation compares some of its texts. is_table: whether it is a table, not a view. is_numbered:
-    whether rowid identifies its rows, and no column has the name rowid or a reserved name.
+    collated: whether a collation compares some of its texts. is_table: whether it is no view. is_numbered: whether
+    rowid identifies its rows, and no column has the name rowid or a reserved name.
     """
 
     unit: PolicyUnit | None
@@ -116,10 +115,7 @@ def _types(cursor: duckdb.DuckDBPyConnection, table: str) -> dict[str, str]:
 def _read_catalog(
     cursor: duckdb.DuckDBPyConnection, tables: Iterable[str]
 ) -> dict[str, tuple[frozenset[str], bool, bool, bool]]:
-    """Reads the keys of tables, if the database is DuckDB's own, and the last three fields of TableFacts.
-
-    Three queries read the catalog for all tables together. One query with joins would take three times as long.
-    """
+    """Reads keys of tables and the last three fields of TableFacts. One query with joins would take thrice as long."""
     select = "SELECT database_name, type, lower(current_setting('default_collation')) FROM duckdb_databases()"
     databases = {name: (kind, collation) for name, kind, collation in cursor.execute(select).fetchall()}
     listed = dict.fromkeys(map(fold, tables), (frozenset[str](), True, False, False))
@@ -138,7 +134,6 @@ def _read_catalog(
 def _catalog_rows(
     cursor: duckdb.DuckDBPyConnection, catalog: str, expression: str, tables: Collection[str]
 ) -> list[tuple[str, str, Any]]:
-    """Lists each table's name, its database, and the value of an expression over a catalog function."""
     plain = "translate(table_name, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ\"', 'abcdefghijklmnopqrstuvwxyz')"
     rows = cursor.execute(
         f"SELECT database_name, schema_name, table_name, {expression} FROM {catalog} WHERE contains($1, {plain})",

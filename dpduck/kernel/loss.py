@@ -1,11 +1,9 @@
 """Caps the privacy loss of a unit: large counts of a unit are multiplied by a weight below 1 (`weights_sql`).
 
-docs/privacy.md, section 5, has the theorem, its proof, and the computation in whole numbers. Let y be the
-integers that one unit adds to all cells of an aggregate, N the aggregate's norm, and F = FULL. The weight w(y) is a
-whole number from 0 to F with w^2 |y|^2 <= F^2 N. It is F if |y|^2 <= N. Counts are in parts of 1/F.
-
-Where cells are weighed together (jobs.CountingJob), y is one number: the sum over all cells. The unit then adds at most
-the square root of F^2 N to this sum.
+docs/privacy.md, section 5, has the theorem, its proof, and the computation in whole numbers. Let y be the integers that
+one unit adds to all cells of an aggregate, N the aggregate's norm, and F = FULL. The weight w(y) is a whole number from
+0 to F with w^2 |y|^2 <= F^2 N. It is F if |y|^2 <= N. Counts are in parts of 1/F. Where cells are weighed together
+(jobs.CountingJob), y is one number: the sum over all cells.
 
 Let a unit add at most B in L1, with B at most `NARROW`. Then no square and no product here is beyond 2^62. The sum s of
 squares is at most B^2, and w^2 s is about F^2 N at most, or s if w is 1. So BIGINT is as good as HUGEINT.
@@ -16,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isqrt
 
-from dpduck.kernel.contributions import FULL, UNIT, Contribution
+from dpduck.kernel.contributions import FULL, Contribution
 from dpduck.kernel.counting.contribution_sql import clamp_sql
+from dpduck.kernel.rows.bounding import UNIT
 
 BITS = 40
 """Bits of a norm after the shift: enough that rounding changes no weight by much."""
@@ -121,10 +120,8 @@ however many cells there are."""
 
 
 def levels_sql(units_sql: str, aggregate: Contribution, levels: int, spread: int, kind: str = "HUGEINT") -> str:
-    """Writes the number of units at each level (levels, spread: jobs.CountingJob). units_sql: see weigh_cells_sql.
-
-    A unit with rows in many cells has a small norm but many rows to lose. So it counts several times.
-    """
+    """Writes the number of units at each level (levels, spread: jobs.CountingJob). units_sql: see weigh_cells_sql."""
+    # a unit with rows in many cells has a small norm but many rows to lose, so it counts several times
     added = magnitude_sql(aggregate, 0, kind)
     if kind != "BIGINT":
         added = f"least({added}, {LONGEST})"
@@ -202,10 +199,8 @@ def magnitude_sql(aggregate: Contribution, number: int, kind: str) -> str:
 
 
 def _square(aggregate: Contribution, number: int, kind: str) -> str:
-    """Writes the square of a unit's integer in a cell. The integer is first rounded up to units of 2^g.
-
-    No BIGINT needs the cap: where the cap would apply, the weight is 0 with and without it.
-    """
+    """Writes the square of a unit's integer in a cell. The integer is first rounded up to units of 2^g."""
+    # no BIGINT needs the cap: where the cap would apply, the weight is 0 with and without it
     added, places = magnitude_sql(aggregate, number, kind), shift(aggregate.norm)
     if places:
         added = f"(({added} + {(1 << places) - 1}) // {1 << places})"

@@ -1,9 +1,8 @@
 """Answers of a release and their price, declared before any row is read (docs/privacy.md, "What will leave").
 
-An `Ask` is one kind of noisy answer: the rows to count, the query, its noise, and the number of answers. Each kind of
-query is one class of kernel/queries/ with the contract of `Query`. `price` adds up the costs of asks. Nothing else
-computes the price of answers that leave. It does not trust the planner. Norms are those of the operators that are
-applied, and the delta of published groups is a tail that their query computes. Everything is public.
+An `Ask` is one kind of noisy answer: the rows to count, the query, its noise, and the number of answers. `price` adds
+up the costs of asks. Nothing else computes the price of answers that leave. It does not trust the planner. Norms are
+those of the operators that are applied, and the delta of published groups is a tail that their query computes.
 """
 
 from __future__ import annotations
@@ -28,10 +27,9 @@ Answer = TypeVar("Answer")
 class Query(Generic[Answer]):
     """Random function of the exact counts of a scan. Answer: type of the answer that leaves.
 
-    A kind of query is one class in one file of kernel/queries/. No other code lists the kinds. The docstring of the
-    class states the answer, and proves its sensitivity to one privacy unit. The methods give the price, its demands on
-    a job (`require`), the draw, and the line of a certificate. The price follows from the norms of `moves`. Where norms
-    are not enough, `cost` gives it. A kind without a price, a draw or a certificate is refused where that is needed.
+    A kind of query is one class in one file of kernel/queries/. No other code lists the kinds. The class's docstring
+    states the answer, and proves its sensitivity to one privacy unit. The price follows from the norms of `moves`, or
+    else `cost` gives it. A kind without a price, a draw or a certificate is refused where that is needed.
     """
 
     __slots__ = ()
@@ -89,12 +87,10 @@ class Query(Generic[Answer]):
 class AskScan:
     """One reading of private rows, and the sensitivity of its counts to one privacy unit.
 
-    job: description of the counts. l1: bound of a unit's L1 norm over the tables, and so of its L2 norm. The door
-    compares all bounds with the job's own bounds before the charge.
-    tables: positions of one aggregate's tables in the job. They share these bounds.
-    most: bound of a unit's L1 norm in one cell of all attributes, over these tables together. None: l1.
-    squared: bound of a unit's squared L2 norm over these cells. None: l1 * most.
-    attributes: number of attributes of the job, if `most` or `squared` is given.
+    The door compares all bounds with the job's own bounds before the charge. l1: bound of a unit's L1 norm over the
+    tables, and so of its L2 norm. tables: positions of one aggregate's tables in the job. most: bound of a unit's L1
+    norm in one cell of all attributes, over these tables together. None: l1. squared: bound of a unit's squared L2 norm
+    over these cells. None: l1 * most. attributes: number of attributes of the job, if `most` or `squared` is given.
     """
 
     job: CountingJob = field(repr=False)
@@ -109,7 +105,6 @@ class AskScan:
             raise InternalError("a scan of no tables")
 
     def norms(self, numbers: int = 1) -> Norms:
-        """Returns the sensitivity of `numbers` numbers, if a unit changes each by at most l1."""
         if numbers < 1:
             raise InternalError("nobody knows the price of this question")
         return numbers * self.l1, numbers * self.l1 * self.l1, self.l1
@@ -135,7 +130,6 @@ class Ask(Generic[Answer]):
 
     @property
     def cost(self) -> Charge:
-        """Returns the price of all answers to the ask."""
         return price([self])
 
     @property
@@ -152,10 +146,7 @@ class Ask(Generic[Answer]):
 
 
 def price(asks: Iterable[Ask[Any]]) -> Charge:
-    """Returns the price of all asks, never below their true price. Epsilons, rhos and deltas add up (`together`).
-
-    Norms of asks that share a noise are added up first, since there may be very many such asks.
-    """
+    """Returns the price of all asks, never below their true price. Norms of asks with one noise are added up first."""
     charges, moved = list[Charge](), list[tuple[Noise, Norms]]()
     for ask in asks:
         norms, times = ask.moves, ask.times
@@ -183,10 +174,7 @@ def by_noise(moved: Iterable[tuple[Noise, Norms]]) -> list[tuple[Noise, Norms]]:
 
 
 def together(charges: Sequence[Charge], delta: Fraction = ZERO) -> Charge:
-    """Adds up charges. If all have an epsilon, the rho is at most the rho that their total epsilon implies.
-
-    delta: further delta of all charges together, which is added to their own deltas.
-    """
+    """Adds up charges, and a delta of all together. If all have an epsilon, rho is at most what their sum implies."""
     rho = sum((charge.rho for charge in charges), ZERO)
     delta = sum((charge.delta for charge in charges), delta)
     if any(charge.epsilon is None for charge in charges):

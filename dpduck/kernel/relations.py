@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
-from dpduck.kernel.columns.arithmetic import Cut
-from dpduck.kernel.columns.expressions import Comparison, Expression, RelationColumn
+from dpduck.kernel.columns.comparisons import Comparison
+from dpduck.kernel.columns.expressions import Expression, RelationColumn
+from dpduck.kernel.columns.whole_numbers import Cut
 from dpduck.kernel.units import Referenced, person_of
 from dpduck.values.quoting import quote_identifier
 
@@ -48,7 +49,6 @@ class Stored:
 
     @property
     def sql(self) -> str:
-        """Writes the table, or the SELECT of its columns."""
         if not self.selected:
             return self.table
         listed = ", ".join(f"{quote_identifier(column)} AS {quote_identifier(name)}" for name, column in self.selected)
@@ -105,7 +105,6 @@ class Branch:
 
     @property
     def rows(self) -> Source:
-        """Returns the rows with the joins that find their unit."""
         return with_unit(self.source, self.unit)
 
 
@@ -151,7 +150,6 @@ class Feature:
 
     @property
     def operands(self) -> tuple[RowValue, ...]:
-        """Lists all row values from which the feature is computed."""
         own = () if self.operand is None else (self.operand,)
         return (*own, *(place.operand for place in self.order))
 
@@ -175,18 +173,15 @@ class Units:
 
     @property
     def rows(self) -> Source:
-        """Returns the rows with the joins that find their unit."""
         return with_unit(self.source, self.unit)
 
     @property
     def conditions(self) -> tuple[Expression, ...]:
-        """Lists the conditions of counts and of features."""
         candidates = (*(condition for condition, _ in self.counts), *(feature.condition for feature in self.features))
         return tuple(condition for condition in candidates if condition is not None)
 
     @property
     def operands(self) -> tuple[RowValue, ...]:
-        """Lists the row values from which features are computed, each once."""
         return tuple(dict.fromkeys(operand for feature in self.features for operand in feature.operands))
 
 

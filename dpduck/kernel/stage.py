@@ -5,10 +5,9 @@ a flag and a number of steps for each aggregate, a unit and an order. Each may b
 bytes.
 
 Let m be the most rows that are kept of one unit. Prepared rows (BoundingFacts) bring two more numbers, OF_UNIT and
-OPEN. These depend on the rows of their unit alone, and are NULL if the unit is. No row without a unit is kept. OF_UNIT
-is at least the unit's number of rows here. So a unit with OF_UNIT <= m keeps all rows without a rank. Where OPEN is 0,
-ORDER numbers a unit's rows from 1, each once, so m rows at most have ORDER <= m. A rank would keep the same rows, but
-the guarantee does not rest on that. places/prepared_writer.false_facts_sql counts these rows again.
+OPEN, which depend on the rows of their unit alone. No row without a unit is kept. OF_UNIT is at least the unit's number
+of rows here. So a unit with OF_UNIT <= m keeps all rows without a rank. Where OPEN is 0, ORDER numbers a unit's rows
+from 1, each once, so m rows at most have ORDER <= m. places/prepared_writer.false_facts_sql counts these rows again.
 """
 
 from __future__ import annotations
@@ -17,27 +16,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dpduck.kernel.columns.conditions import where_sql
-from dpduck.kernel.contributions import (
+from dpduck.kernel.contributions import Contribution
+from dpduck.kernel.counting.contribution_sql import by_cell, by_unit, by_weighed_cell, clamp_columns, flag, value
+from dpduck.kernel.loss import levels_sql, light_rows, together_sql, type_for, unit_columns, weigh_cells_sql
+from dpduck.kernel.places.orders import CROWDED
+from dpduck.kernel.rows.bounding import (
     KEY,
-    NOTHING_KNOWN,
+    NO_FACTS,
     OF_UNIT,
     ORDER,
     UNIT,
     UNIT_HASH,
     BoundingFacts,
-    Contribution,
     Crowds,
     bound_rows_sql,
     rank_sql,
     unit_hash_sql,
 )
-from dpduck.kernel.counting.contribution_sql import by_cell, by_unit, by_weighed_cell, clamp_columns, flag, value
-from dpduck.kernel.loss import levels_sql, light_rows, together_sql, type_for, unit_columns, weigh_cells_sql
-from dpduck.kernel.places.orders import CROWDED
 from dpduck.values.errors import InternalError
 
 UNITS = "dpduck_units"
-PERIOD, KEPT = "dpduck_period", "dpduck_kept"
+STREAM_PERIOD, KEPT = "dpduck_period", "dpduck_kept"
+"""Columns of a stream's rows: the place of the row's period among all periods, and the unit's number of kept rows."""
 LONGEST_UNIT = 65_535
 """Most bytes of a unit's text in a stream, as in worker/program.LONGEST_TEXT."""
 
@@ -56,7 +56,7 @@ def stage_sql(
     aggregates: Sequence[Contribution],
     max_rows: int | None,
     groups: int | None = None,
-    known: BoundingFacts = NOTHING_KNOWN,
+    facts: BoundingFacts = NO_FACTS,
     crowds: Crowds | None = None,
     levels: tuple[int, int] | None = None,
     codes: Sequence[str] | None = None,
@@ -65,7 +65,7 @@ def stage_sql(
     """Writes one row per occupied cell: its columns, then the columns of by_cell.
 
     cells: number of values of each column of a cell, None for any value. max_rows, groups: most rows and most cells of
-    a unit, None for no limit. known: facts of prepared rows. crowds: for other rows, a list of the units that may have
+    a unit, None for no limit. facts: facts of prepared rows. crowds: for other rows, a list of the units that may have
     too many. levels: levels and spread of jobs.CountingJob, for one row per level. together: all cells count as one.
     codes: SQL over a cell's columns, hashed in their place to order a unit's cells. With groups but no codes, the last
     column is the number of units in each cell, or without a unit the number of its rows.
@@ -77,22 +77,22 @@ def stage_sql(
     if weighed:
         _require_weights(aggregates, max_rows, groups is None or (crowds is None and selecting))
     unit = [UNIT] if (by_group or weighed or levels is not None or selecting) and max_rows is not None else []
-    bounded = [] if max_rows is None else [UNIT, ORDER, *known.columns]
-    checked = _check_rows_sql(rows_sql, cells, aggregates, bounded, known.of_anybody)
+    bounded = [] if max_rows is None else [UNIT, ORDER, *facts.columns]
+    checked = _check_rows_sql(rows_sql, cells, aggregates, bounded, facts.of_anybody)
     if max_rows is not None:
         if crowds is not None and crowds.table:
             crowds = replace(crowds, rows_sql=_check_rows_sql(crowds.rows_sql, cells, aggregates, bounded, True))
         if groups is not None and groups < max_rows and crowds is None:
             checked = _in_groups_sql(checked, list(cells), groups, codes)
-            known = known.weaken_for_groups()
+            facts = facts.weaken_for_groups()
         elif groups is not None and groups < max_rows and crowds is not None and crowds.table:
             crowds = replace(crowds, rows_sql=_in_groups_sql(crowds.rows_sql, list(cells), groups, codes))
         used = [name for number, agg in enumerate(aggregates) for name in _columns(number, agg)]
         if weighed and crowds is not None:
             return _told_apart_sql(checked, crowds, list(cells), aggregates, used, max_rows, together)
-        if weighed and not (known.counted or selecting) and light_rows(aggregates) > 0:
+        if weighed and not (facts.counted or selecting) and light_rows(aggregates) > 0:
             return _count_first_sql(checked, list(cells), aggregates, used, max_rows, together)
-        checked = bound_rows_sql(checked, [*cells, *used, *unit], max_rows, known, crowds)
+        checked = bound_rows_sql(checked, [*cells, *used, *unit], max_rows, facts, crowds)
     if (weighed or levels is not None) and max_rows is not None:
         return _weigh_sql(checked, list(cells), aggregates, levels, max_rows, together=together, units=selecting)
     several = max_rows not in (None, 1) and not by_group  # by group, a unit has one row in a cell by then
@@ -144,15 +144,15 @@ def arrivals_sql(
 ) -> str:
     """Writes the rows that take part and lie in these periods, with the unit, the order and the period of each.
 
-    period: SQL over the cells, for a row's period as an integer. A unit's text longer than LONGEST_UNIT is no unit, and
-    its rows take no part. units: False if each row is a unit. Then no row has a unit, an order or a period.
+    period: SQL over the cells, for a row's period as an integer. Rows of a unit with a text longer than LONGEST_UNIT
+    take no part. units: False if each row is a unit. Then no row has a unit, an order or a period.
     """
     checked = _check_rows_sql(rows_sql, cells, aggregates, [UNIT, ORDER] if units else [], True)
     inside = f"{period} BETWEEN {int(first)} AND {int(last)}"
     if not units:
         return f"SELECT * FROM ({checked}){where_sql([inside])}"
     short = f"strlen(CAST({UNIT} AS VARCHAR)) <= {LONGEST_UNIT}"
-    return f"SELECT *, {period} AS {PERIOD} FROM ({checked}){where_sql([inside, short])}"
+    return f"SELECT *, {period} AS {STREAM_PERIOD} FROM ({checked}){where_sql([inside, short])}"
 
 
 def taken_sql(source: str, past: str, cells: Sequence[str], aggregates: Sequence[Contribution], max_rows: int) -> str:
@@ -160,17 +160,17 @@ def taken_sql(source: str, past: str, cells: Sequence[str], aggregates: Sequence
 
     past: table of UNIT and KEPT, the number of a unit's rows that each earlier count kept. So many fewer are kept now.
     The kept rows depend on the unit's own rows alone, now and before. If only units are counted, rows of one unit,
-    period and cell become one, with every flag of any of them. Rows that no aggregate counts are left out. Then
-    max_rows limits the cells of a unit and not its rows. A merged row adds as much as all its rows would.
+    period and cell become one, with every flag of any of them. Then max_rows limits the cells of a unit and not its
+    rows. A merged row adds as much as all its rows would.
     """
     used, arrived = [name for number, agg in enumerate(aggregates) for name in _columns(number, agg)], source
     if aggregates and all(_is_presence(agg) for agg in aggregates):
         flags = [f"count(CASE WHEN {name} THEN 1 END) > 0 AS {name}" for name in used]
         counted = where_sql([" OR ".join(used)]) if len(used) == len(aggregates) else ""
-        alike = ", ".join([UNIT, PERIOD, *cells])
+        alike = ", ".join([UNIT, STREAM_PERIOD, *cells])
         listed = ", ".join([alike, *flags, f"min({ORDER}) AS {ORDER}"])
         arrived = f"(SELECT {listed} FROM {arrived}{counted} GROUP BY {alike})"
-    ranked = rank_sql([UNIT], [PERIOD, ORDER, *cells, *used])
+    ranked = rank_sql([UNIT], [STREAM_PERIOD, ORDER, *cells, *used])
     before = f"SELECT {UNIT}, sum({KEPT}) AS {KEPT} FROM {past} SEMI JOIN {source} USING ({UNIT}) GROUP BY {UNIT}"
     return (
         f"SELECT {', '.join([UNIT, *cells, *used])} FROM (SELECT *, {ranked} AS dpduck_place FROM {arrived}) "
@@ -187,11 +187,8 @@ def _told_apart_sql(
     max_rows: int,
     together: bool,
 ) -> str:
-    """Writes one row per occupied cell, from a list of the units that may need a weight.
-
-    All other units have at most loss.light_rows rows, no more than max_rows, and are counted whole. The rows of crowds
-    and of rows_sql were checked before.
-    """
+    """Writes one row per occupied cell, from a list of units that may need a weight. All rows were checked before."""
+    # other units have at most loss.light_rows rows, no more than max_rows, and are counted whole
     none = f"SELECT * FROM ({rows_sql}){where_sql(['FALSE'])}"
     crowded = bound_rows_sql(crowds.rows_sql if crowds.table else none, [*cells, *used, UNIT], max_rows)
     others = f"SELECT * FROM ({rows_sql})"
@@ -208,10 +205,7 @@ def _count_first_sql(
     max_rows: int,
     together: bool,
 ) -> str:
-    """Writes one row per occupied cell, after a count of each unit's rows to find the units that may need a weight.
-
-    rows_sql: SQL of checked rows. All other units are added up as they are, as in _told_apart_sql.
-    """
+    """Writes one row per occupied cell, after a count of each unit's checked rows to find units that need a weight."""
     few = min(light_rows(aggregates), max_rows)
     many = f"SELECT {UNIT}, count(*) AS {OF_UNIT} FROM dpduck_rows GROUP BY {UNIT} HAVING count(*) > {int(few)}"
     first = (
@@ -233,9 +227,7 @@ def _light_apart_sql(
     together: bool,
     first: str = "",
 ) -> str:
-    """Writes one row per occupied cell. others: rows of units that are counted whole. heavy: kept rows of other units.
-    first: WITH tables that both read.
-    """
+    """Writes one row per occupied cell. others: rows of units counted whole. heavy: kept rows of other units."""
     kind = type_for(aggregates, max_rows)
     columns = unit_columns(aggregates, by_unit(aggregates))
     cells = () if together else cells  # no bound is by group: a unit's sums over all cells are sums of its rows
@@ -257,9 +249,7 @@ def _weigh_sql(
     together: bool,
     units: bool,
 ) -> str:
-    """Writes one row per occupied cell, from units with weights, or one row per level (loss.py). rows_sql: SQL of kept
-    rows, at most max_rows of a unit. units: whether the last column is the number of units in each cell.
-    """
+    """Writes one row per occupied cell, or per level, from kept rows of units with weights. units: count units, too."""
     kind = type_for(aggregates, max_rows)
     columns = unit_columns(aggregates, by_unit(aggregates, kind))
     if together and not any(aggregate.per_group for aggregate in aggregates):
@@ -279,13 +269,13 @@ def unit_cells_sql(
     cells: Mapping[str, int | None],
     aggregates: Sequence[Contribution],
     max_rows: int,
-    known: BoundingFacts = NOTHING_KNOWN,
+    facts: BoundingFacts = NO_FACTS,
 ) -> str:
     """Writes the contribution of each unit to each cell, in the columns of loss.unit_columns, as in stage_sql."""
-    bounded = [UNIT, ORDER, *known.columns]
-    checked = _check_rows_sql(rows_sql, cells, aggregates, bounded, known.of_anybody)
+    bounded = [UNIT, ORDER, *facts.columns]
+    checked = _check_rows_sql(rows_sql, cells, aggregates, bounded, facts.of_anybody)
     used = [name for number, aggregate in enumerate(aggregates) for name in _columns(number, aggregate)]
-    selection = bound_rows_sql(checked, [*cells, *used, UNIT], max_rows, known)
+    selection = bound_rows_sql(checked, [*cells, *used, UNIT], max_rows, facts)
     columns = unit_columns(aggregates, by_unit(aggregates, "BIGINT"))
     return f"SELECT {', '.join([*cells, UNIT, *columns])} FROM ({selection}) GROUP BY {', '.join([*cells, UNIT])}"
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpduck.kernel.columns.expressions import Expression, Names, Own, RelationColumn, RowCondition, require
+from dpduck.kernel.columns.comparisons import RowCondition
+from dpduck.kernel.columns.expressions import Expression, Names, Own, RelationColumn, require
 from dpduck.kernel.columns.periods import pair_sql, period_number_sql
 from dpduck.kernel.columns.stored import LONGEST_JOINED, fits_sql, shorten_sql
 from dpduck.values.periods import WORDS
@@ -20,9 +21,9 @@ class UnitTuple(Expression):
     """Privacy unit of several columns, as one text: equal for equal units alone, apart from collisions of SHA-256.
 
     Equal values of these columns have equal texts. First come the columns that cannot contain a slash, each followed by
-    a slash. Then come the others, each after its number of bytes and a colon. They are shortened, since DuckDB may hold
-    them for all rows. If two such texts are equal, their parts before the first slash are equal, and so are the next.
-    Then the first numbers of bytes are equal, and so the parts. The text is NULL if a part is NULL or too long.
+    a slash. Then come the others, shortened, each after its number of bytes and a colon. If two such texts are equal,
+    their parts before the first slash are equal, and so are the next. Then the first numbers of bytes are equal, and so
+    the parts. The text is NULL if a part is NULL or too long.
     """
 
     parts: tuple[RelationColumn, ...]
@@ -55,10 +56,7 @@ class FirstOf(Expression):
 
 @dataclass(frozen=True)
 class ReferenceStep:
-    """Table that a reference leads to. table: its name in SQL. key: its column that the reference equals.
-
-    reference: the table's own reference to the next table. None: this table holds the unit.
-    """
+    """Table that a reference leads to, at its column `key`. reference: its own reference. None: it holds the unit."""
 
     table: str
     key: RelationColumn
@@ -67,10 +65,7 @@ class ReferenceStep:
 
 @dataclass(frozen=True)
 class Referenced(Expression):
-    """Privacy unit that rows find by references. A row finds one unit or none, since keys are unique.
-
-    reference: first reference, a column of the rows. steps: tables along the references. unit: unit of the last table.
-    """
+    """Privacy unit that rows find by references along `steps`: one unit or none, since keys are unique."""
 
     reference: RelationColumn
     steps: tuple[ReferenceStep, ...]
@@ -82,9 +77,6 @@ class Referenced(Expression):
 
     def write(self, names: Names) -> str:
         return self.unit.write(names)
-
-
-# By periods.
 
 
 @dataclass(frozen=True)
@@ -103,10 +95,7 @@ class Numbered(Expression):
 
 @dataclass(frozen=True)
 class InPeriod(Expression):
-    """Privacy unit by periods. unit: unit for all periods together. number: number of the row's period.
-
-    Its SQL encodes both in one value. The value is NULL for a row without a period, and for a row without a unit.
-    """
+    """Privacy unit by periods, as one value: the unit for all periods, and the period. NULL if a row lacks either."""
 
     unit: Expression
     number: Expression
@@ -174,8 +163,6 @@ def unit_type(unit: Expression | None) -> str:
         return "VARCHAR"
     return unit.type_name if isinstance(unit, RelationColumn | Own) else ""
 
-
-# Lookup of the unit by references, for rows that are filtered and narrowed.
 
 ROWS, REFERENCE = "dpduck_rows", "dpduck_reference"
 """Name of the rows that look up their unit, and of their column with the first reference."""

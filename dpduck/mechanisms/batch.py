@@ -13,7 +13,6 @@ from sqlglot.tokens import TokenType
 
 from dpduck.kernel.door import compute_charge
 from dpduck.kernel.ledger.budgets import PeriodSums, for_person, share_of
-from dpduck.kernel.ledger.entries import NOTHING, add_charges
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.price import Ask
 from dpduck.language.select.request import SelectRequest
@@ -26,7 +25,7 @@ from dpduck.store.tables import Value, rows_sql
 from dpduck.values.errors import Refusal
 from dpduck.values.per_cent import describe_amount, describe_price, is_in_epsilon
 from dpduck.values.periods import Periods, word_of
-from dpduck.values.privacy import ZERO, Budget, Charge
+from dpduck.values.privacy import NOTHING, ZERO, Budget, Charge, add_charges
 
 MOST_STATEMENTS = 100
 MOST_SHOWN = 120

@@ -88,7 +88,7 @@ class Mechanism(Generic[Q, P, N]):
     warn: Callable[[P, int | None], str] | None = None
     options: tuple[Option, ...] = ()
 
-    def planned(
+    def plan_release(
         self,
         question: Q,
         recheck: Callable[[duckdb.DuckDBPyConnection, P], None],

@@ -128,8 +128,6 @@ def _one_of(type_name: str, which: str = "i") -> str:
     return f"CAST(list_extract([{listed}], 1 + {which} % {len(values)}) AS {type_name})" if values else "NULL"
 
 
-# Each condition by itself.
-
 _PRIME = 7
 """Base of row numbers. A column has at most six made-up values, and NULL. In a row with digits a, b, c column k has
 value number a + b k + c k^2 modulo the base. So any three of seven columns have all combinations of their values."""

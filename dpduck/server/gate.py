@@ -92,7 +92,7 @@ class Gate:
         self._idle = threading.Condition(self._lock)
         self._ending = False
         self._running: Counter[str] = Counter()
-        self._known: OrderedDict[str, Inspected] = OrderedDict()
+        self._remembered: OrderedDict[str, Inspected] = OrderedDict()
         self._syncing = threading.Lock()
         self._left_out: dict[str, str] = {}
         self._owners: Counter[str] = Counter()
@@ -156,14 +156,14 @@ class Gate:
     def inspect(self, text: str) -> Inspected:
         """Inspects a statement, or finds it in the cache. Charges nothing, and does not ask the vault."""
         with self._lock:
-            statement = self._known.get(text)
+            statement = self._remembered.get(text)
         if statement is None:
             statement = inspect(text, self._syntax, longest=self._limits.characters)
             if len(text) <= _REMEMBERED_LENGTH:
                 with self._lock:
-                    self._known[text] = statement
-                    if len(self._known) > _REMEMBERED:
-                        self._known.popitem(last=False)
+                    self._remembered[text] = statement
+                    if len(self._remembered) > _REMEMBERED:
+                        self._remembered.popitem(last=False)
         return statement
 
     def sync(self) -> None:

@@ -71,15 +71,15 @@ def inspect(text: str, syntax: Syntax, *, longest: int = 100_000) -> Inspected:
     walk.query(tree, frozenset())
     if not walk.changed:
         if not walk.bare:
-            return walk.inspected(text)
+            return walk.summarize(text)
         with suppress(DpduckError, UnicodeDecodeError):  # DuckDB counts a Unicode blank as one byte
             named = _with_names_in_full(text, walk.bare)
             if _is_as_inspected(walk, named, syntax, longest):
-                return walk.inspected(named)
+                return walk.summarize(named)
     rewritten = syntax.text(tree)
     if not _is_as_inspected(walk, rewritten, syntax, longest):
         raise Refusal("the statement cannot be rewritten", accepted="a simpler statement")
-    return walk.inspected(rewritten)
+    return walk.summarize(rewritten)
 
 
 def _is_as_inspected(walk: _Walk, sql: str, syntax: Syntax, longest: int) -> bool:
@@ -128,7 +128,7 @@ class _Walk:
     stars: int = 0
     macros: bool = False
 
-    def inspected(self, sql: str) -> Inspected:
+    def summarize(self, sql: str) -> Inspected:
         listings = {table.partition(".")[2] for table in self.rewritten_tables if table.startswith(f"{LISTING}.")}
         plain = self.queries == 1 and self.sources <= 1 and self.streams
         parts = self.nodes + len(sql) // _CHARACTERS_OF_A_PART

@@ -42,7 +42,7 @@ class Debts:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._known: dict[str, tuple[float, float]] = {}
+        self._amounts: dict[str, tuple[float, float]] = {}
 
     def of(self, name: str) -> float:
         """Returns a principal's seconds of recent work. Each second counts half after every HALF_LIFE."""
@@ -51,10 +51,10 @@ class Debts:
 
     def add(self, name: str, seconds: float) -> None:
         with self._lock:
-            self._known[name] = max(0.0, self._now(name) + seconds), self._clock()
+            self._amounts[name] = max(0.0, self._now(name) + seconds), self._clock()
 
     def _now(self, name: str) -> float:
-        seconds, at = self._known.get(name, (0.0, 0.0))
+        seconds, at = self._amounts.get(name, (0.0, 0.0))
         return float(seconds * 0.5 ** ((self._clock() - at) / HALF_LIFE)) if seconds else 0.0
 
 

@@ -99,7 +99,7 @@ class LocalVault:
         self._coming: Counter[str] = Counter()
         self._coming_rows: Counter[str] = Counter()
         self._statements: OrderedDict[str, str] = OrderedDict()
-        self._known = AnswerCache(loaded.has_copies)
+        self._remembered = AnswerCache(loaded.has_copies)
 
     def ask(
         self, principal: str, action: str, argument: str | None, seconds: float, ceiling: Ceiling | None = None
@@ -111,10 +111,10 @@ class LocalVault:
         self._charging.principal = None
         self._grid.begin()
         try:
-            caller, changes = self._book.find(principal).caller, self._known.changes
+            caller, changes = self._book.find(principal).caller, self._remembered.changes
             room = partial(self._take_room, principal)
             caller = replace(caller, room=room, most_characters=self._most_characters, ceiling=ceiling)
-            known_sql = self._known.get(caller, action, argument)
+            known_sql = self._remembered.get(caller, action, argument)
             if known_sql is not None:  # nothing is read or computed, so no place and no wait are needed
                 return Reply(self._remember_sql(principal, known_sql))
             self._places.take(principal, seconds)
@@ -123,7 +123,7 @@ class LocalVault:
         self._charging.placed, self._charging.principal = True, principal
         try:
             answer = run_call(self._database, caller, action, argument)
-            self._known.save(caller, action, argument, answer.sql, changes)
+            self._remembered.save(caller, action, argument, answer.sql, changes)
         except DpduckError as error:
             self._hold(principal)
             return Reply(None, error.entry, str(error))
@@ -231,7 +231,7 @@ class LocalVault:
         try:
             sql = run_call(self._database, OWNER, action, argument).sql
         finally:
-            self._known.forget()  # the call may have changed a policy
+            self._remembered.forget()  # the call may have changed a policy
         with self._connection.cursor() as cursor:
             return _fetch_rows(cursor, sql)
 

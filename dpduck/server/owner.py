@@ -8,7 +8,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpduck.kernel.ledger.copies import state_directory
+from dpduck.kernel.ledger.witness import state_directory
 from dpduck.store.store_files import SERVED, WHEN_ENDED, StoreFiles
 from dpduck.values.errors import Refusal
 

@@ -108,7 +108,7 @@ class Runners:
         prompt = max(0.0, PROMPT - self._places.debt(principal))
         try:
             runner.provide(sources, self._limits.runner_bytes // 2)
-            message, table = runner.asked({"do": "run", "sql": sql, **most}, most["seconds"] + GRACE, prompt, given_up)
+            message, table = runner.ask({"do": "run", "sql": sql, **most}, most["seconds"] + GRACE, prompt, given_up)
             if message.get("why") == runner_process.MEMORY:
                 runner.kill()
         except TimeoutError:
@@ -229,7 +229,7 @@ class _Runner(ChildProcess):
         threads = max(1, (os.cpu_count() or 1) // 2)
         memory = f"{limits.runner_bytes // 2**20}MiB"
         try:
-            self.asked({"setup": list(setup), "memory": memory, "threads": threads}, _SETUP_SECONDS)
+            self.ask({"setup": list(setup), "memory": memory, "threads": threads}, _SETUP_SECONDS)
             limit_memory(limits.runner_bytes + BESIDE, self.process.pid)
         except BaseException:
             self.kill()
@@ -256,7 +256,7 @@ class _Runner(ChildProcess):
         for table in wanted:
             self._held.move_to_end(table)
 
-    def asked(
+    def ask(
         self, message: Message, seconds: float, prompt: float = math.inf, given_up: GivenUp = never
     ) -> tuple[Message, pa.Table | None]:
         """Returns the answer to a message. TimeoutError: none came in time. OSError: the process has ended.

@@ -45,7 +45,7 @@ class Sessions:
         self._book, self._limits, self._clock, self._forgotten = book, limits, clock, forgotten
         self._life, self._idle = life, idle
         self._lock = threading.Lock()
-        self._known: OrderedDict[str, _Session] = OrderedDict()
+        self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._own: dict[str, OrderedDict[str, None]] = {}
         self._opened: dict[str, deque[float]] = {}
 
@@ -58,14 +58,14 @@ class Sessions:
             self._require_few(principal.name)
             own = self._own.setdefault(principal.name, OrderedDict())
             now = self._clock()
-            self._known[session] = _Session(principal.name, principal.token_hash, now, now)
+            self._sessions[session] = _Session(principal.name, principal.token_hash, now, now)
             own[session] = None
             while len(own) > self._limits.sessions_each:
                 oldest, _ = own.popitem(last=False)
-                self._known.pop(oldest, None)
+                self._sessions.pop(oldest, None)
                 self._forgotten(oldest)
-            while len(self._known) > self._limits.sessions:
-                self._forget(next(iter(self._known)))
+            while len(self._sessions) > self._limits.sessions:
+                self._forget(next(iter(self._sessions)))
         return principal
 
     def _require_few(self, name: str) -> None:
@@ -79,13 +79,13 @@ class Sessions:
     def principal(self, session: str) -> Principal:
         """Returns the principal of a connection while its token is valid. Otherwise raises PermissionRefusal."""
         with self._lock:
-            connection, now = self._known.get(session), self._clock()
+            connection, now = self._sessions.get(session), self._clock()
             if connection is not None and (now - connection.began >= self._life or now - connection.used >= self._idle):
                 self._forget(session)
                 connection = None
             if connection is not None:
                 connection.used = now
-                self._known.move_to_end(session)
+                self._sessions.move_to_end(session)
                 self._own[connection.name].move_to_end(session)
         if connection is None:
             raise PermissionRefusal("this connection is not known any longer", accepted="ATTACH again")
@@ -96,10 +96,10 @@ class Sessions:
 
     def end(self, session: str) -> None:
         with self._lock:
-            if session in self._known:
+            if session in self._sessions:
                 self._forget(session)
 
     def _forget(self, session: str) -> None:
-        connection = self._known.pop(session)
+        connection = self._sessions.pop(session)
         self._own[connection.name].pop(session, None)
         self._forgotten(session)

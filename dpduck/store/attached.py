@@ -122,7 +122,7 @@ class Shadows:
 
     def __init__(self, store: str) -> None:
         self.store = store
-        self._known: tuple[str, frozenset[str]] | None = None
+        self._remembered: tuple[str, frozenset[str]] | None = None
         self._still: tuple[str, Still] | None = None
         self._plain: str | None = None
 
@@ -181,10 +181,10 @@ class Shadows:
             yield Looked(databases, search.result)
 
     def _recall_names(self, token: str | None) -> frozenset[str] | None:
-        cached = self._known
+        cached = self._remembered
         return cached[1] if token is not None and cached is not None and cached[0] == token else None
 
     def _list_names(self, cursor: duckdb.DuckDBPyConnection, token: str | None) -> frozenset[str]:
         names = frozenset(str(name) for (name,) in cursor.execute(_HIDDEN).fetchall())
-        self._known = None if token is None else (token, names)
+        self._remembered = None if token is None else (token, names)
         return names

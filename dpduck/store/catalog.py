@@ -49,9 +49,9 @@ def _memoise(method: Callable[Concatenate[Catalog, P], Fact]) -> Callable[Concat
     @wraps(method)
     def remembering(self: Catalog, /, *asked: P.args, **named: P.kwargs) -> Fact:
         question = (method.__name__, repr(asked), repr(named))
-        if question not in self.known:
-            self.known[question] = method(self, *asked, **named), asked, named
-        fact: Fact = self.known[question][0]
+        if question not in self.facts:
+            self.facts[question] = method(self, *asked, **named), asked, named
+        fact: Fact = self.facts[question][0]
         return fact
 
     return remembering
@@ -60,7 +60,7 @@ def _memoise(method: Callable[Concatenate[Catalog, P], Fact]) -> Callable[Concat
 class Catalog:
     """Public facts for one statement, each looked up once: names and types, and rows of declared public tables only.
 
-    known: facts by method and arguments.
+    facts: facts by method and arguments.
     box: the statement's sandbox. Without it, each question opens its own sandbox.
     caller: the user for whom names are resolved. Every user but the owner sees only public tables and tables under a
     policy. A table that the user may not ask about is refused before any fact about it is revealed.
@@ -83,7 +83,7 @@ class Catalog:
         self._caller = caller
         self._policies = policies
         self._box = box
-        self.known: Facts = {}
+        self.facts: Facts = {}
         self._names = set[str]()
         self._tables: _Namesakes = {}
         self._constraints: _Constraints = {}

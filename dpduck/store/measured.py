@@ -157,7 +157,7 @@ class MeasuredStore:
         self._table = f"{quote_identifier(store)}.dpduck.measured"
         self._releases = f"{quote_identifier(store)}.dpduck.releases"
         self._session = secrets.token_hex(16)
-        self._known: OrderedDict[str, tuple[Measured, int]] = OrderedDict()
+        self._remembered: OrderedDict[str, tuple[Measured, int]] = OrderedDict()
 
     def save(
         self,
@@ -218,14 +218,14 @@ class MeasuredStore:
             return MeasurementRecord(name, str(row[0]), str(row[1]), self._parse_archive(cursor, name))
 
     def _parse_archive(self, cursor: duckdb.DuckDBPyConnection, name: str) -> Measured:
-        if name not in self._known:
+        if name not in self._remembered:
             ((noisy,),) = cursor.execute(f"SELECT noisy FROM {self._table} WHERE name = ?", [name]).fetchall()
             measured = measurements_from_bytes(noisy)
             size = sum(array.nbytes for table in measured.values for query in table for array in query)
-            self._known[name] = measured, size
-            while len(self._known) > 1 and sum(size for _, size in self._known.values()) > MOST_BYTES:
-                self._known.popitem(last=False)
-        return self._known[name][0]
+            self._remembered[name] = measured, size
+            while len(self._remembered) > 1 and sum(size for _, size in self._remembered.values()) > MOST_BYTES:
+                self._remembered.popitem(last=False)
+        return self._remembered[name][0]
 
 
 def measurements_to_bytes(measured: Measured) -> bytes:

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpduck.kernel.ledger.budgets import for_person, share_of
-from dpduck.kernel.ledger.entries import NOTHING, LedgerEntry
+from dpduck.kernel.ledger.entries import LedgerEntry
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.language.rows.facts import Policy
 from dpduck.store.cursors import Caller
@@ -18,7 +18,7 @@ from dpduck.values.accounting import epsilon_of
 from dpduck.values.domain import Domain, RangeDomain
 from dpduck.values.per_cent import describe_price
 from dpduck.values.periods import each, format_run, last_number, split_key
-from dpduck.values.privacy import Budget, Charge
+from dpduck.values.privacy import NOTHING, Budget, Charge
 from dpduck.values.quoting import fold, quote_identifier, quote_text
 
 if TYPE_CHECKING:

@@ -87,3 +87,20 @@ class Charge:
     @classmethod
     def zcdp(cls, rho: Fraction, delta: Fraction = ZERO) -> Charge:
         return cls(epsilon=None, rho=rho, delta=delta)
+
+
+NOTHING = Charge(epsilon=ZERO, rho=ZERO)
+
+
+def add_charges(charge: Charge, other: Charge) -> Charge:
+    """Adds two charges. The sum has no pure epsilon unless both have one."""
+    epsilon = None if charge.epsilon is None or other.epsilon is None else charge.epsilon + other.epsilon
+    return Charge(epsilon=epsilon, rho=charge.rho + other.rho, delta=charge.delta + other.delta)
+
+
+def missing_from(own: Charge, other: Charge) -> Charge:
+    """Returns the charge that `own` lacks, so that with it no amount is below that of `other`."""
+    epsilon: Fraction | None = max(ZERO, (other.epsilon or ZERO) - (own.epsilon or ZERO))
+    if other.epsilon is None and own.epsilon is not None:
+        epsilon = None
+    return Charge(epsilon=epsilon, rho=max(ZERO, other.rho - own.rho), delta=max(ZERO, other.delta - own.delta))

@@ -272,7 +272,7 @@ class SqlType:
 
     @cached_property
     def is_feature(self) -> bool:
-        """Tells whether a feature of a unit's rows may have the type: equal values differ in signs of 0 and NaN alone.
+        """Tells whether a feature may have the type: equal values of it differ at most in the sign of 0 or of a NaN.
 
         INTERVAL is left out, since a month equals thirty days but is another value.
         """

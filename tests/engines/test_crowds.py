@@ -11,10 +11,10 @@ import pytest
 
 from dpduck.database.functions import database_of
 from dpduck.engines import spark
-from dpduck.kernel import contributions
-from dpduck.kernel.contributions import bound_rows_sql, key_integer
 from dpduck.kernel.places import orders
 from dpduck.kernel.places.orders import CROWD, Order, Sent, cut_task, first_rows, made_task, read_bytes
+from dpduck.kernel.rows import bounding
+from dpduck.kernel.rows.bounding import bound_rows_sql, key_integer
 from dpduck.kernel.stage import cut_sql
 from dpduck.kernel.worker.answered import Asking
 from dpduck.kernel.worker.workers import Workers
@@ -73,33 +73,31 @@ def test_what_a_task_makes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orders, "BUNDLE", 1 << 12)
     given = crowd(100_000).rename_columns(["dpduck_0_0", "dpduck_0_1", "dpduck_0_2"])
     rows_sql = (
-        f"SELECT ifnull(strlen(text), 9) AS cell, hash(text, real) AS {contributions.ORDER}, "
-        f"unit AS {contributions.UNIT} FROM {TABLE.sql}"
+        f"SELECT ifnull(strlen(text), 9) AS cell, hash(text, real) AS {bounding.ORDER}, "
+        f"unit AS {bounding.UNIT} FROM {TABLE.sql}"
     )
     made_sql, _ = cut_sql(rows_sql, {"cell": 5}, (), 40)
     _, kept_sql = cut_sql("FROM made.main.rows", {"cell": 5}, (), 40)
-    alike = f"hash({contributions.UNIT}) % {orders.GROUPS}"
+    alike = f"hash({bounding.UNIT}) % {orders.GROUPS}"
     columns = f"*, CAST({alike} AS INTEGER) AS {orders.ALIKE}, CAST({alike} % 7 AS BIGINT) AS {orders.BUCKET}"
-    types = (("cell", "BIGINT"), (contributions.UNIT, "BIGINT"), (contributions.ORDER, "UBIGINT"))
+    types = (("cell", "BIGINT"), (bounding.UNIT, "BIGINT"), (bounding.ORDER, "UBIGINT"))
     made = Sent(("made", "main", "rows"), types)
     crowds = Order((made,), (), Asking("FROM made.main.rows"), f"SELECT {columns} FROM ({kept_sql})", {}, "", 0)
     order = Order((TABLE,), (), Asking(rows_sql), f"SELECT {columns} FROM ({made_sql})", {}, "", 0, crowds=crowds)
     found = list(made_task(order.plain(), given.to_batches(max_chunksize=8192), Workers()))
     bundles = [(one[orders.BUCKET][0].as_py(), read_bytes(one[orders.PARTIAL][0].as_buffer())) for one in found]
     assert max(rows.nbytes for _, rows in bundles) <= orders.BUNDLE
-    buckets = {unit: bucket for bucket, rows in bundles for unit in rows[contributions.UNIT].to_pylist()}
+    buckets = {unit: bucket for bucket, rows in bundles for unit in rows[bounding.UNIT].to_pylist()}
     whole = pa.concat_tables(rows for _, rows in bundles)
-    assert all(buckets[unit] == bucket for bucket, rows in bundles for unit in rows[contributions.UNIT].to_pylist())
+    assert all(buckets[unit] == bucket for bucket, rows in bundles for unit in rows[bounding.UNIT].to_pylist())
     parts = -(-given.num_rows // orders.PART)
-    counted = dict(
-        zip(*(column.to_pylist() for column in whole[contributions.UNIT].value_counts().flatten()), strict=True)
-    )
+    counted = dict(zip(*(column.to_pylist() for column in whole[bounding.UNIT].value_counts().flatten()), strict=True))
     assert counted.pop(7) <= parts * orders.CROWDED
     assert counted == dict.fromkeys(range(100, 150), 20)
     with duckdb.connect() as con:
         con.register("found", whole)
         con.register("given", given.rename_columns(["unit", "text", "real"]))
-        asked = bound_rows_sql("FROM rows WHERE cell BETWEEN 0 AND 4", ["cell", contributions.UNIT], 40)
+        asked = bound_rows_sql("FROM rows WHERE cell BETWEEN 0 AND 4", ["cell", bounding.UNIT], 40)
         con.execute(f"CREATE TABLE rows AS {rows_sql.replace(TABLE.sql, 'given')}")
         expected = con.sql(asked).fetchall()
         con.execute("CREATE OR REPLACE TABLE rows AS FROM found")

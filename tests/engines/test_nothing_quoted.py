@@ -11,8 +11,8 @@ import pytest
 from dpduck.database.functions import database_of
 from dpduck.engines import spark
 from dpduck.engines.task import task_of
-from dpduck.kernel.contributions import key_integer
 from dpduck.kernel.places.orders import Order
+from dpduck.kernel.rows.bounding import key_integer
 from tests.engines.conftest import Lake
 
 ROW, LABEL = "canary-of-a-row", "canary-of-a-label"

@@ -136,7 +136,7 @@ def test_what_is_not_there_any_more_is_refused(pond: Lake, left: str) -> None:
     for table in (gone, f"other_{left}"):
         pond.dp(PLAIN.format(table, ""))
         prepare(pond, table)
-    names = {one.tables[0].rpartition(".")[2].strip('"'): one.packed.there for one in packs(pond)._known}
+    names = {one.tables[0].rpartition(".")[2].strip('"'): one.packed.there for one in packs(pond)._packs}
     rows, other = (pond.server.session.table(names[table]) for table in (gone, f"other_{left}"))
     kept = {"another": other, "less": rows.where("dpduck_bucket <> 1"), "twice": rows.unionByName(rows)}.get(left)
     if kept is not None:

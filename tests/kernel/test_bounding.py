@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dpduck.kernel.contributions import key_integer
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.counting.jobs import Attribute, CountingJob
+from dpduck.kernel.rows.bounding import key_integer
 from dpduck.values.domain import RangeDomain, ValueDomain
 from tests.support.nodes import adds, counts, key
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from dpduck.kernel import contributions as bounding_sql
-from dpduck.kernel.contributions import ORDER, UNIT, bound_rows_sql
+from dpduck.kernel.rows import bounding
+from dpduck.kernel.rows.bounding import ORDER, UNIT, bound_rows_sql
 
 UNITS = {
     "INTEGER": "n",
@@ -34,9 +34,9 @@ def test_both_forms_keep_the_same_rows(unit: str, monkeypatch: pytest.MonkeyPatc
             f"INSERT INTO t SELECT {UNITS[unit]}, n, i FROM range(60) AS a(n), range(60) AS b(i) WHERE i <= n"
         )
         for max_rows in (1, 5, 20, 59, 200):
-            monkeypatch.setattr(bounding_sql, "COUNTED_FIRST", 1 << 60)
+            monkeypatch.setattr(bounding, "COUNTED_FIRST", 1 << 60)
             expected = kept(connection, max_rows)
-            monkeypatch.setattr(bounding_sql, "COUNTED_FIRST", 1)
+            monkeypatch.setattr(bounding, "COUNTED_FIRST", 1)
             assert kept(connection, max_rows) == expected
             most = "SELECT sum(least(n, ?)) FROM (SELECT count(*) AS n FROM t GROUP BY u)"
             assert connection.execute(most, [max_rows]).fetchall() == [(len(expected),)]
@@ -44,7 +44,7 @@ def test_both_forms_keep_the_same_rows(unit: str, monkeypatch: pytest.MonkeyPatc
 
 def test_a_unit_with_too_many_rows_does_not_touch_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kept rows of a unit are the same with and without another unit's rows, however many those are."""
-    monkeypatch.setattr(bounding_sql, "COUNTED_FIRST", 1)
+    monkeypatch.setattr(bounding, "COUNTED_FIRST", 1)
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT n AS u, n, i FROM range(40) AS a(n), range(9) AS b(i)")
         alone = kept(connection, 4)
@@ -57,5 +57,5 @@ def test_a_unit_with_too_many_rows_does_not_touch_others(monkeypatch: pytest.Mon
 
 def test_few_rows_a_unit_are_not_counted_first() -> None:
     """The public bound alone decides the form."""
-    assert "dpduck_crowded" not in bound_rows_sql(ROWS, OUTPUTS, bounding_sql.COUNTED_FIRST - 1)
-    assert "dpduck_crowded" in bound_rows_sql(ROWS, OUTPUTS, bounding_sql.COUNTED_FIRST)
+    assert "dpduck_crowded" not in bound_rows_sql(ROWS, OUTPUTS, bounding.COUNTED_FIRST - 1)
+    assert "dpduck_crowded" in bound_rows_sql(ROWS, OUTPUTS, bounding.COUNTED_FIRST)

@@ -13,20 +13,9 @@ import duckdb
 import pytest
 
 from dpduck.kernel.check import NotVerified, derive_unit, require_carried
-from dpduck.kernel.columns.arithmetic import Cut
-from dpduck.kernel.columns.expressions import (
-    MOST_HEIGHT,
-    AnalystSql,
-    Coded,
-    Comparison,
-    Expression,
-    Junction,
-    Literal,
-    Lookup,
-    Not,
-    Own,
-    RelationColumn,
-)
+from dpduck.kernel.columns.comparisons import Coded, Comparison, Junction, Literal, Not
+from dpduck.kernel.columns.expressions import MOST_HEIGHT, AnalystSql, Expression, Lookup, Own, RelationColumn
+from dpduck.kernel.columns.whole_numbers import Cut
 from dpduck.kernel.facts import Facts, PolicyUnit, TableFacts
 from dpduck.kernel.relations import (
     MOST_LEVELS,

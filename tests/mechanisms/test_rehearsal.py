@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import dpduck
-from dpduck.kernel.columns import expressions
+from dpduck.kernel.columns import comparisons
 from dpduck.kernel.columns.expressions import AnalystSql, RelationColumn
 from dpduck.kernel.counting.jobs import Attribute, CountingJob
 from dpduck.kernel.door import rehearse
@@ -109,7 +109,7 @@ def test_no_condition_hides_what_stands_beside_it(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.skipif(duckdb.__version__.startswith("1."), reason="DuckDB 1.5 compares them as DOUBLE")
 def test_a_cast_of_a_stored_column_is_found_before_the_charge(monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of 40 signs beside a FLOAT, which raised after the charge for one row with NaN."""
-    monkeypatch.setattr(expressions, "LONGEST_NUMBER", 100)
+    monkeypatch.setattr(comparisons, "LONGEST_NUMBER", 100)
     complaints, _ = alone('"r0"."u" > 3000', f'"r0"."f" IN (1, 1{"0" * 39})')
     assert complaints and "BIGNUM" in complaints[0]
 

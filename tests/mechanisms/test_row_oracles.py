@@ -14,7 +14,7 @@ import pytest
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.noise.entropy import Entropy
 from dpduck.kernel.queries.tables import Table
-from dpduck.kernel.worker.program import with_results_of_their_own, with_whole_conditions
+from dpduck.kernel.worker.added_calls import with_results_of_their_own, with_whole_conditions
 from dpduck.kernel.worker.worker import BATCH
 from dpduck.kernel.worker.workers import WorkerProgram, Workers
 from tests.kernel.worker.test_try_results import tree, unsafe

@@ -12,9 +12,9 @@ from dataclasses import replace
 import duckdb
 import pytest
 
-from dpduck.kernel.contributions import order_sql
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.counting.jobs import CountingJob
+from dpduck.kernel.rows.bounding import order_sql
 from dpduck.kernel.units import Referenced
 from dpduck.language.select.request import SelectRequest
 from dpduck.mechanisms.cubes.measure import scans_of

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpduck.kernel.ledger.budgets import LedgerState
-from dpduck.kernel.ledger.entries import NOTHING, LedgerRow, amounts_text, budget_text
+from dpduck.kernel.ledger.chain import LedgerChain
+from dpduck.kernel.ledger.entries import LedgerRow, amounts_text, budget_text
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.ledger.secrets import SecretsInMemory, no_step
-from dpduck.kernel.ledger.table import LedgerChain
 from dpduck.publish import checker
 from dpduck.values.errors import Refusal
 from dpduck.values.periods import WORDS, Periods, charge_key, every, last_number
-from dpduck.values.privacy import ZERO, Budget, Charge
+from dpduck.values.privacy import NOTHING, ZERO, Budget, Charge
 
 HASH = "00" * 32
 FIRST, WINDOW = 700, 5

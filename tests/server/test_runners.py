@@ -205,7 +205,7 @@ def test_who_works_long_stands_back(bounded: Served) -> None:
 
         The last of the idle runners ran it. Another runner may have stood back before.
         """
-        runners._places._debts._known.clear()  # time passes
+        runners._places._debts._amounts.clear()  # time passes
         assert bounded.rows(name, JOIN) == [(10,)]
         return not dict(runners._idle)[name].behind
 

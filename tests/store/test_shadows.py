@@ -44,14 +44,14 @@ def test_a_read_only_database_is_looked_at_once(macro_file: Path) -> None:
         assert shadows.names(connection) == {"upper"}
         connection.execute("ATTACH ':memory:' AS private (READ_WRITE)")
         connection.execute("ATTACH ':memory:' AS dpduck_release_7 (READ_WRITE)")
-        first = shadows._known
+        first = shadows._remembered
         assert first is not None
         assert shadows.names(connection) == {"upper"}
-        assert shadows._known is first
+        assert shadows._remembered is first
         connection.execute("ATTACH ':memory:' AS other (READ_WRITE)")
         connection.execute("CREATE MACRO other.main.lower(x) AS 1")
         assert shadows.names(connection) == {"lower", "upper"}
-        assert shadows._known is None
+        assert shadows._remembered is None
         connection.execute("DROP MACRO other.main.lower")
         assert shadows.names(connection) == {"upper"}
 
@@ -67,8 +67,8 @@ def test_a_file_is_looked_at_when_something_was_written(tmp_path: Path, settled:
     shadows = Shadows("private")
     with duckdb.connect(str(tmp_path / "written.duckdb")) as connection, connection.cursor() as other:
         assert shadows.names(connection) == frozenset()
-        first = shadows._known
-        assert shadows.names(connection) == frozenset() and shadows._known is first is not None
+        first = shadows._remembered
+        assert shadows.names(connection) == frozenset() and shadows._remembered is first is not None
         for change, expected in (
             ("CREATE MACRO upper(x) AS 1", {"upper"}),
             ("CHECKPOINT", {"upper"}),
@@ -77,9 +77,9 @@ def test_a_file_is_looked_at_when_something_was_written(tmp_path: Path, settled:
             ("CREATE TABLE t AS SELECT range AS i FROM range(10)", {"reverse"}),
         ):
             other.execute(change)
-            before = shadows._known
+            before = shadows._remembered
             assert shadows.names(connection) == expected
-            assert shadows._known is not before
+            assert shadows._remembered is not before
         other.execute("BEGIN; CREATE MACRO trim(x) AS 1")
         assert shadows.names(connection) == {"reverse"}, "it is not committed"
         other.execute("ROLLBACK")
@@ -131,7 +131,7 @@ def test_another_system_is_looked_at_each_time(macro_file: Path) -> None:
             rows = f"{listing.format(kind)}, false AS internal"
             connection.execute(f"CREATE OR REPLACE TEMP MACRO duckdb_databases() AS TABLE {rows}")
             shadows.names(connection)
-            found.append(shadows._known is not None)
+            found.append(shadows._remembered is not None)
     assert found == [True, False]
 
 

@@ -212,7 +212,7 @@ def test_tables_packed_in_an_engine(store: duckdb.DuckDBPyConnection) -> None:
     policies = None
     there = PreparedThere(store.cursor, "private", policies, None, lambda name: None)  # type: ignore[arg-type]
     there.read_records()
-    record = there._known[0]
+    record = there._packs[0]
     assert record.at == "2026"
     assert record.facts == (("x", 2), (None, 0))
     assert record.packed.tables == (('"l"."b"', (("x", "int"),)),)

@@ -385,7 +385,7 @@ ELSEWHERE = {
     "dpduck/engines/spark.py": (2, "Spark's types as DuckDB has them"),
     "dpduck/language/rows/functions.py": (1, "sqlglot's names of types that a CAST may have"),
     "dpduck/language/select/aggregates.py": (1, "what a message accepts in place of a type"),
-    "dpduck/language/select/binding.py": (1, "examples of literals, for messages"),
+    "dpduck/language/select/checked_types.py": (1, "examples of literals, for messages"),
     "dpduck/language/select/label_spans.py": (1, "how literals beside a type are read"),
     "dpduck/language/text/dialect.py": (1, "words that begin a literal"),
     "dpduck/mechanisms/rehearsal.py": (1, "awkward values of types"),

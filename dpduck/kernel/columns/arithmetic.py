@@ -1,11 +1,9 @@
 """Numbers that the database's own process computes: sums, differences and products that cannot overflow.
 
-A number is made of stored DECIMAL and integer columns and constants. It is refused if its type would need more than 38
-decimal digits. Each operand is cast to a DECIMAL that is wide enough. So no sum and no product can overflow, whatever a
-row holds. A sum has one digit more than its wider operand. A product has the digits of both.
-
-A column that is clamped to public bounds has as many digits as the bounds. The cast to that type is TRY_CAST, so it
-cannot raise. A number here has its value even if the types in the analyst's text would overflow.
+A number is made of stored DECIMAL and integer columns and constants. Each operand is cast to a DECIMAL that is wide
+enough, whatever a row holds. A sum has one digit more than its wider operand, and a product has the digits of both. A
+number is refused if its type would need more than 38 digits. So it has its value even if the types in the analyst's
+text would overflow. A column that is clamped to public bounds has as many digits as the bounds.
 
 Prepared rows hold columns with a CLAMP as whole numbers of small types (Cut). A number over such columns alone gives
 the same double in a fraction of the time.
@@ -19,20 +17,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
-from dpduck.kernel.columns.expressions import (
-    LONGEST_NUMBER,
-    MOST_HEIGHT,
-    Comparison,
-    Expression,
-    Literal,
-    Names,
-    RelationColumn,
-    column_sql,
-    require,
-    require_conditions,
-)
+from dpduck.kernel.columns.comparisons import LONGEST_NUMBER, Comparison, Literal, require_conditions
+from dpduck.kernel.columns.expressions import MOST_HEIGHT, Expression, Names, RelationColumn, column_sql, require
 from dpduck.kernel.columns.stored import digits_fit
-from dpduck.values.sqltypes import decimal_name, integer_name, sql_type
+from dpduck.kernel.columns.whole_numbers import Cut, WholeNumber, bigint_sql, in_one_unit, units_of, without_overflow
+from dpduck.values.sqltypes import decimal_name, sql_type
 
 MOST_DIGITS, FAST_DIGITS = 38, 18
 """Most digits of a DECIMAL, and of a DECIMAL in 64 bits. Beyond 64 bits, DuckDB multiplies with a check that can raise,
@@ -49,17 +38,14 @@ class Number(Expression):
 
     @property
     def whole(self) -> int:
-        """Returns the number of digits before the decimal point."""
         return self.places[0]
 
     @property
     def scale(self) -> int:
-        """Returns the number of digits after the decimal point."""
         return self.places[1]
 
     @property
     def digits(self) -> int:
-        """Returns the number of decimal digits of the type."""
         return self.whole + self.scale
 
     def units(self, cuts: Sequence[Cut]) -> WholeNumber | None:
@@ -116,7 +102,7 @@ class LiteralNumber(Number):
 
     def units(self, cuts: Sequence[Cut]) -> WholeNumber | None:
         number = int(self.literal.text.replace(".", ""))
-        return _fitting(_integer(number), self.scale, number, number)
+        return without_overflow(bigint_sql(number), self.scale, number, number)
 
 
 @dataclass(frozen=True)
@@ -134,7 +120,9 @@ class Negated(Number):
 
     def units(self, cuts: Sequence[Cut]) -> WholeNumber | None:
         number = self.number.units(cuts)
-        return None if number is None else _fitting(f"(- {number.sql})", number.scale, number.most, number.bound)
+        return (
+            None if number is None else without_overflow(f"(- {number.sql})", number.scale, number.most, number.bound)
+        )
 
 
 @dataclass(frozen=True)
@@ -158,12 +146,12 @@ class Sum(Number):
         return f"CAST(({left} {self.sign} {right}) AS {decimal_name(self.digits, self.scale)})"
 
     def units(self, cuts: Sequence[Cut]) -> WholeNumber | None:
-        both = _alike([self.left.units(cuts), self.right.units(cuts)])
+        both = in_one_unit([self.left.units(cuts), self.right.units(cuts)])
         if both is None:
             return None
         left, right = both
         sql = f"({left.sql} {self.sign} {right.sql})"
-        return _fitting(sql, left.scale, left.most + right.most, left.bound + right.bound)
+        return without_overflow(sql, left.scale, left.most + right.most, left.bound + right.bound)
 
 
 @dataclass(frozen=True)
@@ -194,7 +182,7 @@ class Product(Number):
         if left is None or right is None:
             return None
         sql, scale = f"({left.sql} * {right.sql})", left.scale + right.scale
-        return _fitting(sql, scale, left.most * right.most, left.bound * right.bound)
+        return without_overflow(sql, scale, left.most * right.most, left.bound * right.bound)
 
 
 @dataclass(frozen=True)
@@ -215,7 +203,6 @@ class CaseNumber(Number):
         return max(value.whole for value in self.values), max(value.scale for value in self.values)
 
     def _case_sql(self, names: Names, values: Sequence[str]) -> str:
-        """Writes the CASE. values: SQL of each value."""
         branches = [f"WHEN {condition.write(names)} THEN" for condition in self.conditions]
         branches += ["ELSE"] if len(values) > len(branches) else []
         return f"CASE {' '.join(map(' '.join, zip(branches, values, strict=True)))} END"
@@ -224,11 +211,13 @@ class CaseNumber(Number):
         return self._case_sql(names, [value.widen(self.digits, self.scale, names) for value in self.values])
 
     def units(self, cuts: Sequence[Cut]) -> WholeNumber | None:
-        values = _alike([value.units(cuts) for value in self.values])
+        values = in_one_unit([value.units(cuts) for value in self.values])
         if values is None:
             return None
         most, bound = max(value.most for value in values), max(value.bound for value in values)
-        return _fitting(self._case_sql(column_sql, [number.sql for number in values]), values[0].scale, most, bound)
+        return without_overflow(
+            self._case_sql(column_sql, [number.sql for number in values]), values[0].scale, most, bound
+        )
 
 
 @dataclass(frozen=True)
@@ -245,7 +234,6 @@ class Clamped(Number):
 
     @property
     def case(self) -> CaseNumber:
-        """Returns CASE WHEN c <= low THEN low WHEN c >= high THEN high ELSE c END."""
         column = self.column.column
         conditions = Comparison(column, "<=", self.low), Comparison(column, ">=", self.high)
         return CaseNumber(conditions, (_literal_number(self.low), _literal_number(self.high), self.column))
@@ -283,7 +271,6 @@ class Double(Expression):
 
     @property
     def column(self) -> RelationColumn | None:
-        """Returns the stored column, if the number is just a column."""
         if isinstance(self.number, RelationColumn):
             return self.number
         return self.number.column if isinstance(self.number, StoredNumber) else None
@@ -306,7 +293,6 @@ class Double(Expression):
 
 
 def _is_machine(column: RelationColumn) -> bool:
-    """Tells whether a column holds whole or floating numbers, which DuckDB casts directly to DOUBLE."""
     return sql_type(column.type_name).is_integer or sql_type(column.type_name).is_float
 
 
@@ -316,78 +302,3 @@ class Computed:
 
     sql: str
     reach: Fraction | None = None
-
-
-# Whole numbers in place of decimals. Sums, differences and products of units are BIGINT. They cannot overflow for any
-# values of the types that hold them, so nothing rests on the content of a file. If bounds keep a result within 2^53
-# units, which a double holds exactly, it equals the double of a DECIMAL with the same value.
-
-EXACT, ROOM = 1 << 53, 1 << 63
-
-
-@dataclass(frozen=True)
-class Cut:
-    """A column that prepared rows also hold clamped to bounds, as a whole number in units of 10^-scale.
-
-    units_sql: the clamped column. steps_sql: the column with the number of steps from `low`, "" if there is none.
-    """
-
-    column: RelationColumn
-    low: Fraction
-    high: Fraction
-    step: Fraction
-    scale: int
-    units_sql: str
-    steps_sql: str
-
-
-@dataclass(frozen=True)
-class WholeNumber:
-    """A BIGINT in units of 10^-scale. most, bound: bounds of its absolute value, by types and by the CLAMPs."""
-
-    sql: str
-    scale: int
-    most: int
-    bound: int
-
-    @property
-    def double(self) -> str | None:
-        """Returns SQL of the number as a DOUBLE, None if it might differ from the double of a DECIMAL."""
-        if self.bound > EXACT:
-            return None
-        whole = f"CAST({self.sql} AS DOUBLE)"
-        return f"{whole} / CAST(1e{self.scale} AS DOUBLE)" if self.scale else whole
-
-    @property
-    def reach(self) -> Fraction:
-        """Returns the bound of the number's absolute value."""
-        return Fraction(self.bound, 10**self.scale)
-
-    def at(self, scale: int) -> WholeNumber | None:
-        """Returns the number in smaller units, None if that could overflow."""
-        factor = 10 ** (scale - self.scale)
-        if factor == 1:
-            return self
-        return _fitting(f"({self.sql} * {_integer(factor)})", scale, self.most * factor, self.bound * factor)
-
-
-def units_of(cut: Cut) -> WholeNumber:
-    """Returns a clamped column of prepared rows as a number in units."""
-    bound = int(max(abs(cut.low), abs(cut.high)) * 10**cut.scale)
-    return WholeNumber(f"CAST({cut.units_sql} AS BIGINT)", cut.scale, sql_type(integer_name(bound)).most + 1, bound)
-
-
-def _alike(numbers: Sequence[WholeNumber | None]) -> list[WholeNumber] | None:
-    """Returns all numbers in the smallest of their units, None if a number is missing or could overflow."""
-    operands = [number for number in numbers if number is not None]
-    scale = max((number.scale for number in operands), default=0)
-    results = [number for number in (number.at(scale) for number in operands) if number is not None]
-    return results if len(results) == len(numbers) else None
-
-
-def _fitting(sql: str, scale: int, most: int, bound: int) -> WholeNumber | None:
-    return WholeNumber(sql, scale, most, bound) if most < ROOM else None
-
-
-def _integer(number: int) -> str:
-    return f"CAST({number} AS BIGINT)"

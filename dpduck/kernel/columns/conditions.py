@@ -2,13 +2,12 @@
 
 A scan skips parts of a table by their statistics: minima, maxima, NULLs and Bloom filters. With any defect of that code
 other people's rows decide whether your row is counted. For `score = 1 OR score IS DISTINCT FROM 0`, DuckDB 1.5 skipped
-a part with only NULLs, although each of its rows meets that condition. One patient decided whether 5,000 others were
-counted.
+a part with only NULLs, although each of its rows meets that condition. One patient decided over 5,000 others.
 
-So each condition is compared with a volatile expression that is always true. An optimizer must assume that this could
-be true, false or NULL for any row. Then every row could meet the comparison, and no statistics can leave out a row.
-DuckDB also pushes no volatile expression into a scan. The expression is one constant for a batch of rows, and DuckDB
-compares two columns of Booleans at little cost. `tests/kernel/rows/test_no_scan_filters.py` reads the plans.
+So each condition is compared with a volatile expression that is always true. DuckDB pushes no volatile expression into
+a scan. Its optimizer must assume that the expression could be true, false or NULL for any row, so no statistics can
+leave out a row. The expression is one constant for a batch of rows, and costs little.
+`tests/kernel/rows/test_no_scan_filters.py` reads the plans.
 """
 
 from __future__ import annotations

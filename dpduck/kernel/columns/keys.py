@@ -38,10 +38,7 @@ class KeyText(Expression):
 
 
 def canonical_sql(values: Sequence[tuple[str, str, Sequence[str]]]) -> str:
-    """Writes the canonical text of a key, from SQL of its values, their types and folds. NULL if a value is NULL.
-
-    One column gives its text. Several give netstrings (length in bytes, colon, text) with commas: no two keys agree.
-    """
+    """Writes the text of a key, NULL if a value is NULL. Several values give netstrings: no two keys have one text."""
     texts = [_text(*value) for value in values]
     if len(texts) == 1:
         return texts[0]

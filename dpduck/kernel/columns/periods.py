@@ -4,9 +4,8 @@ The kernel never relies on a statement's conditions on that date. Each stored ta
 compares the stored date with the ends of the charged run. So no row of another period gets into a join, a UNION ALL or
 a feature, whatever the language made of the statement. A NULL or infinite date fails the comparison.
 
-A unit is a person and the number of a period, as one value. Rows of one person in two periods are rows of two units.
-The functions that compute the number raise for no date between the ends of all periods. A CASE applies them to such
-dates alone.
+A unit is a person and the number of a period, as one value. A CASE computes the number only for dates between the ends
+of all periods, for which its functions raise no error.
 """
 
 from __future__ import annotations

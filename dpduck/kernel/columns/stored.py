@@ -37,11 +37,8 @@ class AsText(Expression):
 
 
 def without_sign(value: str, type_name: str) -> str:
-    """Writes a stored FLOAT or DOUBLE in which zero and NaN have no sign.
-
-    DuckDB may store -0.0 as 0.0 if neighbouring rows hold 0.0, since RLE and constant segments compare values. So other
-    people's rows would decide the sign.
-    """
+    """Writes a stored FLOAT or DOUBLE in which zero and NaN have no sign."""
+    # DuckDB may store -0.0 as 0.0 if neighbouring rows hold 0.0. So other people's rows would decide the sign.
     zero, nan = (f"CAST('{text}' AS {type_name})" for text in ("0", "nan"))
     return f"CASE WHEN {value} = 0 THEN {zero} WHEN isnan({value}) THEN {nan} ELSE {value} END"
 
@@ -72,8 +69,8 @@ rows hold its SHA-256. Beyond the second limit, they have no unit."""
 def shorten_sql(value: str, type_name: str) -> str:
     """Writes a privacy unit in at most 65 bytes: equal for equal units alone, apart from collisions of SHA-256.
 
-    DuckDB holds the unit in each of its rows, and joins and references make many such rows. So one long name could fill
-    the memory. A digest has 65 bytes, and so equals no unit that is held as it is.
+    DuckDB holds the unit in each row, and joins make many rows of one. So one long name could fill the memory. A digest
+    has 65 bytes, and so equals no unit that is held as it is.
     """
     kind = sql_type(type_name)
     if not kind.is_shortened:

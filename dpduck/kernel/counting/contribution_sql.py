@@ -79,8 +79,8 @@ def steps(aggregate: Contribution, value: str) -> str:
     """Writes a row's number of steps k from `low`. If bounds are by group, k counts from 0: rows are added up first.
 
     No value is farther from 0 than 2^45 steps, where a double is exact to 2^-8. So nothing between low and high rounds
-    to less than 0 or more than K. `least`, `greatest` and `round` would take several times as long as all the rest.
-    If the type has room for every value, bounds are not compared here: clamp_columns puts k between 0 and K.
+    to less than 0 or more than K. `least`, `greatest` and `round` would take several times as long as all the rest. If
+    the type has room for every value, clamp_columns puts k between 0 and K.
     """
     if aggregate.stepped:
         return value

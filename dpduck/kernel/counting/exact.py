@@ -1,9 +1,8 @@
 """One scan over private rows: from a counting job to exact counts, in two stages.
 
-The first stage turns rows into integers. Stored columns become codes, flags and steps in the database's process. A
-worker process computes an analyst's expressions over a row (worker/program.py). A cell consists of codes, which are
-packed keys or attributes. Texts of selected groups are bytes, and a key of an unbounded universe is the two halves of a
-digest. No collation compares these. The second stage turns integers into counts (stage.py).
+The first stage turns rows into integers. The database computes codes, flags and steps from stored columns, and a worker
+process computes an analyst's expressions over a row (worker/program.py). A cell consists of codes, which are packed
+keys or attributes, or of bytes, which no collation compares. The second stage turns integers into counts (stage.py).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from dpduck.kernel.columns.conditions import where_sql
 from dpduck.kernel.columns.expressions import Expression, Own
 from dpduck.kernel.columns.expressions import RelationColumn as StoredColumn
 from dpduck.kernel.columns.keys import KeyText
-from dpduck.kernel.contributions import KEY, UNIT_HASH, BoundingFacts, Contribution, Crowds, key_integer, unit_hash_sql
+from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.contribution_sql import flag, row_columns, steps, steps_sql, tables_from, value
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.counting.jobs import Attribute, CountingJob, GroupKey
@@ -32,8 +31,9 @@ from dpduck.kernel.loss import light_rows
 from dpduck.kernel.places.engine import EngineRows, Parts, count_in_engine
 from dpduck.kernel.places.rows import LIVE
 from dpduck.kernel.relations import Grouped, Source, Stored, most_copies
-from dpduck.kernel.rows import binning, crowds, reader
+from dpduck.kernel.rows import binning, bounding, reader
 from dpduck.kernel.rows.binning import KeyReading, ParameterValue, code_reading, key_reading
+from dpduck.kernel.rows.bounding import KEY, UNIT_HASH, BoundingFacts, Crowds, key_integer, unit_hash_sql
 from dpduck.kernel.rows.scan import JobScan, is_row_by_row, rows_sql, scan_of
 from dpduck.kernel.stage import cells_sql, cut_sql, stage_sql
 from dpduck.kernel.units import ROWS, Referenced, period_of
@@ -85,10 +85,7 @@ class JobReading:
 def count_exactly(
     cursor: duckdb.DuckDBPyConnection, job: CountingJob, bounding_key: bytes, workers: Workers | None = None
 ) -> ExactCounts:
-    """Returns exact counts of `job`. Its only error has one fixed text, since DuckDB's texts may quote data.
-
-    workers: source of processes for an analyst's expressions. None: the count starts its own.
-    """
+    """Returns exact counts of `job`. Its only error has one fixed text. workers: None starts own processes."""
     grouped = group_first(job)
     reading = read_job(grouped or job)
     if grouped is not None:
@@ -140,7 +137,6 @@ def _read_in_engine(
     workers: Workers | None,
     parameters: Mapping[str, object],
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection]]:
-    """Yields SQL of one row per occupied cell of an engine's rows, and the cursor that reads it."""
     job = reading.job
 
     def stage(rows: str) -> str:
@@ -178,10 +174,8 @@ def _askings(
 def _find_crowds(
     cursor: duckdb.DuckDBPyConnection, reading: JobReading, parameters: Mapping[str, object]
 ) -> Crowds | None:
-    """Lists the units with so many rows that they may need a rank or a weight. None: the count works without a list.
-
-    A list is made only if all rows come from one table, which can be read twice.
-    """
+    """Lists the units that may need a rank or a weight. None: the count works without a list."""
+    # a list is made only if all rows come from one table, which can be read twice
     job, scan, source, unit = reading.job, reading.scan, reading.job.source, reading.scan.unit
     weighed = any(aggregate.norm for aggregate in job.aggregates)
     if job.levels or (job.selected and (weighed or job.groups < job.max_rows)):
@@ -192,20 +186,20 @@ def _find_crowds(
         return None
     if not sql_type(job.unit_type).has_one_hash or not isinstance(source.first, Stored):
         return None
-    stored, count = source.first, crowds.rows_of(cursor, source.first.sql)
+    stored, count = source.first, bounding.rows_of(cursor, source.first.sql)
     if not count:
         return None
     if scan.where:
-        first = replace(stored, table=crowds.sample_sql(stored.table, count))
+        first = replace(stored, table=bounding.sample_sql(stored.table, count))
         sampled = scan_of(replace(job, source=replace(source, first=first)))
-        if not crowds.are_many(cursor, sampled.units_sql, count, parameters):
+        if not bounding.are_many(cursor, sampled.units_sql, count, parameters):
             return None
-    crowded = crowds.put_crowds(cursor, scan.units_sql, count, few, parameters)
+    crowded = bounding.put_crowds(cursor, scan.units_sql, count, few, parameters)
     if not crowded:
         return None if crowded is None else Crowds()
-    crowded_sql = f"{scan.from_sql} SEMI JOIN {crowds.CROWDS} ON {unit_hash_sql(unit.sql)} = {UNIT_HASH}"
+    crowded_sql = f"{scan.from_sql} SEMI JOIN {bounding.CROWDS} ON {unit_hash_sql(unit.sql)} = {UNIT_HASH}"
     rows = rows_of(replace(reading, scan=replace(scan, from_sql=crowded_sql)))
-    return Crowds(crowds.CROWDS, cell_rows(reading, rows))
+    return Crowds(bounding.CROWDS, cell_rows(reading, rows))
 
 
 def counts_of(reading: JobReading, columns: Sequence[Column]) -> ExactCounts:
@@ -289,11 +283,10 @@ def job_sql(job: CountingJob) -> str:
 
 
 def group_first(job: CountingJob) -> CountingJob | None:
-    """Rewrites a count by long lists of labels as a job over groups that DuckDB makes, with their numbers of rows.
+    """Rewrites a count by long lists of labels as a job over groups that DuckDB makes. None: another kind of job.
 
     Labels are then looked up once for each group, not for each row. Without this, 144 million rows by two lists of
-    3,220 labels took three times as long as DuckDB's GROUP BY. Values outside the lists make groups too, as in any
-    GROUP BY. None: the job is another kind of count.
+    3,220 labels took three times as long as DuckDB's GROUP BY. Values outside the lists make groups too.
     """
     plain = job.unit is None and job.aggregates == (Contribution(),) and not (job.selected or job.place.in_engine)
     domains = [key.domain for key in job.keys]
@@ -330,23 +323,19 @@ def group_first_sql(reading: JobReading) -> str:
 
 
 def _stage(reading: JobReading, rows: str, crowds: Crowds | None = None) -> str:
-    """Writes one row per occupied cell, from rows with cells (stage.py)."""
     job, cells = reading.job, cells_of(reading)
     if job.unit is None and any(aggregate.per_group for aggregate in job.aggregates):
         raise InternalError("contributions by group need a privacy unit")
     if not reading.packed:
         return cells_sql(rows, list(cells), job.aggregates)
-    most, facts = None if job.unit is None else job.max_rows, known_units(reading)
+    most, facts = None if job.unit is None else job.max_rows, unit_facts(reading)
     levels = (job.levels, job.spread) if job.levels else None
     groups, codes = job.groups or None, _group_codes(reading)
     return stage_sql(rows, cells, job.aggregates, most, groups, facts, crowds, levels, codes, job.together)
 
 
-def known_units(reading: JobReading) -> BoundingFacts:
-    """Returns the facts about the units of a job's rows.
-
-    They are weaker if some rows are left out: by conditions, by joins, by a worker, or because a key has no code.
-    """
+def unit_facts(reading: JobReading) -> BoundingFacts:
+    """Returns the facts about the units of a job's rows, weaker if some rows are left out or a key has no code."""
     job, scan, worker = reading.job, reading.scan, reading.division.has_work
     joined, coded = bool(job.source.joins), not job.selected and job.digest is None
     # conditions are expected to leave few of many rows, and holding these is faster than a second join
@@ -384,7 +373,6 @@ def merge_rows(reading: JobReading, rows: str) -> str:
 
 
 def _attribute_sql(reading: JobReading, attribute: Attribute) -> str:
-    """Writes an attribute's code: its only key's code, or an entry in a list over all combinations of key codes."""
     sources = [f"({_code_sql(reading, position)})" for position in attribute.sources]
     if len(sources) == 1 and np.array_equal(attribute.codes, np.arange(attribute.size)):
         return sources[0]
@@ -408,10 +396,8 @@ def text_names(job: CountingJob) -> dict[str, Expression]:
 
 
 def _group_codes(reading: JobReading) -> list[str] | None:
-    """Writes each key's code in its domain, to order a unit's groups by. None: the cells themselves give the order.
-
-    The codes are equal for rows from a prepared table, from a worker and as stored. So the same groups are kept.
-    """
+    """Writes each key's code, to order a unit's groups by. None: the cells themselves give the order."""
+    # codes are equal for rows from a prepared table, from a worker and as stored, so the same groups are kept
     if reading.job.selected or not reading.job.groups:
         return None
     return [_code_sql(reading, position) for position in range(len(reading.keys))]
@@ -434,8 +420,7 @@ def rows_of(reading: JobReading) -> str:
     """Writes rows of integers. If a worker computes a column, the rows have the inputs of that column in its place.
 
     Packed keys make rows narrow, which saves time if rows are sorted or sent. Rows outside a domain are then dropped
-    before bounding. Without packing, rows are grouped by key columns, or by positions in the lists of labels. That is
-    as fast as DuckDB's own query. Packing several keys into one integer would be slower there.
+    before bounding. Without bounding, to pack several keys would be slower than DuckDB's own GROUP BY.
     """
     job, scan, division = reading.job, reading.scan, reading.division
     cells = {_cell(number): key.group_sql for number, key in enumerate(reading.keys)}
@@ -464,10 +449,8 @@ def rows_of(reading: JobReading) -> str:
 
 
 def _private_keys(reading: JobReading) -> dict[str, str]:
-    """Returns the columns of a row's private texts, as bytes, or of its digest, if the database computes them.
-
-    As text under a collation, a key that several people spell differently would show one person's spelling.
-    """
+    """Writes a row's private texts as bytes, or its digest, if the database computes them."""
+    # under a collation, a key that several people spell differently would show one person's spelling
     if reading.job.digest is not None:
         return {_KEY: f"md5_number({_short_key(reading.job.digest, reading.scan)})"}
     texts = text_names(reading.job).items()
@@ -482,9 +465,8 @@ def _short_texts(reading: JobReading) -> list[str]:
 
 
 def _short_key(key: KeyText | Own, scan: JobScan) -> str:
-    """Writes the text of a digest's key, NULL if too long. DuckDB concatenates texts for some thousand rows at a time,
-    which may all be one person's rows.
-    """
+    """Writes the text of a digest's key, NULL if too long."""
+    # DuckDB concatenates texts for some thousand rows at a time, which may all be one person's rows
     parts = Counter(part.column for part in key.parts) if isinstance(key, KeyText) else Counter[StoredColumn]()
     texts = {column.quoted_name: times for column, times in parts.items() if column.type_name == "VARCHAR"}
     if not texts:
@@ -526,10 +508,8 @@ def _inside(readings: Sequence[KeyReading], exactly: bool) -> list[str]:
 
 
 def _words(reading: JobReading) -> list[list[int]]:
-    """Lists words: positions of keys that share one 64-bit integer in mixed radix. The first key varies slowest.
-
-    A key that the worker computes has its own word. So has each code of prepared rows, since most rows are not ranked.
-    """
+    """Lists words: positions of keys that share one 64-bit integer in mixed radix. The first key varies slowest."""
+    # a key that a worker computes has its own word, as has each code of prepared rows, of which few are ranked
     words: list[list[int]] = []
     alone = reading.job.place.is_numbered and not reading.division.has_work
     for position, here in enumerate(reading.here):
@@ -563,7 +543,6 @@ def _word_sql(readings: Sequence[KeyReading], word: Sequence[int]) -> str:
 
 
 def _unpack(reading: JobReading, columns: Sequence[Column]) -> list[Column]:
-    """Decodes packed integers to one column of domain codes for each key."""
     codes: list[Column] = []
     for word, column in zip(_words(reading), columns, strict=False):
         slots = np.unravel_index(np.ma.getdata(column), [reading.keys[position].slots for position in word])

@@ -8,7 +8,8 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.kernel.columns.expressions import AnalystSql, Comparison, Expression, Lookup, Own, RelationColumn
+from dpduck.kernel.columns.comparisons import Comparison
+from dpduck.kernel.columns.expressions import AnalystSql, Expression, Lookup, Own, RelationColumn
 from dpduck.kernel.columns.keys import KeyText
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.places.rows import LIVE, LiveRows
@@ -33,8 +34,8 @@ class GroupKey:
 class Attribute:
     """Released attribute: the image of some key columns under a public map of their codes.
 
-    sources: positions in CountingJob.keys. codes: shape (sizes of the sources), the attribute's code for each
-    combination, -1 if the combination is dropped. A plain column has sources (i,) and codes 0..n-1.
+    sources: positions in CountingJob.keys. codes: the attribute's code for each combination of their codes, -1 if the
+    combination is dropped. A plain column has sources (i,) and codes 0..n-1.
     """
 
     sources: tuple[int, ...]
@@ -52,7 +53,7 @@ class CountingJob:
     """One scan over private rows: integer contributions of every row, added up by released attribute.
 
     source: the private tables and their joins.
-    filters: further conditions besides those of the source. A row must meet all conditions.
+    filters: further conditions. A row must meet these and those of the source.
     unit: privacy unit of a row, None for PRIVACY UNIT ROW. Rows with a NULL unit are dropped.
     max_rows: m, the most rows that are kept of one unit after filters and joins (only with a unit).
     content: all columns of the rows. A keyed hash of them orders a unit's rows, and the first are kept.
@@ -60,17 +61,16 @@ class CountingJob:
     copies: without a unit, the most rows that joins with public tables may turn one row into.
     place: place that holds the rows. Joins never repeat a row of a prepared table.
     periods: for units by period, the periods of the rows that are read. A unit is one person's rows of one period.
-    levels: if it is above 0, units are counted in place of rows, each at one level. The level is the number of
-        powers of two from 1 to 2^(levels - 1) below the unit's squared L2 norm. There is one aggregate.
-    spread: with levels, the largest number of times that a unit counts. It counts as often as its L2 norm fits into its
-        L1 norm, and at least once.
+    levels: if above 0, units are counted in place of rows, each at one level: the number of powers of two from 1 to
+        2^(levels - 1) below the unit's squared L2 norm. There is one aggregate.
+    spread: with levels, the most that a unit counts. It counts as often as its L2 norm fits into its L1 norm, at least
+        once.
     groups: C, the most cells of all keys in which a unit's rows are kept, 0 for any number.
     selected: whether groups are private until they are published. Then each group comes with its number of units, and
         each aggregate has one table. The attributes are the keys with a public domain.
     texts: the other keys of selected groups, as VARCHAR.
-    digest: key of an unbounded universe, as one canonical text, by which rows are counted. Rows with a NULL digest are
-        dropped. There are no other keys then.
-    cell_key: columns of a unique key of the stored table, () for none: the unit's column, and columns of `keys`. Then
+    digest: the only key, of an unbounded universe, as one canonical text. Rows with a NULL digest are dropped.
+    cell_key: columns of a unique key of the stored table: the unit's column, and columns of `keys`. () for none. Then
         no two rows of a unit are in one cell. The door checks before the charge that the table has this key.
     together: whether norms and levels are of a unit's sum over all cells. Then there are no attributes.
     beside: aggregates of this job and of other jobs over the same rows, without norms. Rows are added up once for these
@@ -168,7 +168,6 @@ class CountingJob:
 
     @property
     def unit_type(self) -> str:
-        """Returns DuckDB's type of the unit, "" if each row is a unit."""
         return unit_type(self.unit)
 
     @property
@@ -179,10 +178,7 @@ class CountingJob:
 
     @property
     def _has_cell_key(self) -> bool:
-        """Tells whether cell_key proves that a unit has one row in a cell: all its columns are equal in such rows.
-
-        Each row of the stored table is read once. A key of the job has one value in a cell, which is not NULL.
-        """
+        """Tells whether cell_key proves that a unit has one row in a cell: all its columns are equal in such rows."""
         source = self.source
         if self.place != LIVE or source.joins or not isinstance(source.first, Stored):
             return False
@@ -202,20 +198,15 @@ class CountingJob:
 
     @property
     def cell_rows(self) -> int:
-        """Bounds the rows of one unit in one cell of all keys."""
         return 1 if self.cell_key else self.row_bound
 
     @property
     def row_bound(self) -> int:
-        """Bounds the counted rows of one unit."""
         return self.copies if self.unit is None else self.max_rows
 
     @property
     def unit_bounds(self) -> tuple[int, ...]:
-        """Bounds the L1 norm of one unit's kept rows, over all tables of each aggregate together.
-
-        For selected groups, it bounds the unit's contribution to their numbers of units.
-        """
+        """Bounds a unit's L1 norm over each aggregate's tables, or over the numbers of units of selected groups."""
         if self.selected:
             return (self.group_bound,) * len(self.aggregates)
         if self.levels:  # a unit is at one level
@@ -230,12 +221,8 @@ class CountingJob:
 
     @property
     def cell_bounds(self) -> tuple[int, ...]:
-        """Bounds the contribution of one unit's kept rows to one cell of all attributes, for each aggregate's tables.
-
-        A bound by group is for a cell of the keys. It holds for a cell of the attributes if they tell all keys apart.
-        Otherwise one cell of the attributes may get all rows of the unit.
-        """
-        if self.levels or not (self.tells_keys_apart or self.merges):
+        """Bounds a unit's contribution to one cell of all attributes, for each aggregate's tables."""
+        if self.levels or not (self.tells_keys_apart or self.merges):  # one cell may get all rows of a unit
             return self.unit_bounds
         one_cell = (aggregate.unit_bound(self.cell_rows, 1) for aggregate in self.aggregates)
         return tuple(map(min, one_cell, self.unit_bounds))
@@ -255,10 +242,7 @@ class CountingJob:
         return min(self.groups, self.max_rows) if self.unit is not None else self.copies
 
     def norms_beside(self, merged: bool) -> tuple[Norms, ...]:
-        """Returns the sensitivity of each aggregate's table by selected group: L1, squared L2, largest entry.
-
-        merged: whether groups may be added up later, so that all rows of a unit are in one number.
-        """
+        """Returns each aggregate's norms by selected group. merged: whether one number may get all rows of a unit."""
         rows, groups, norms = self.row_bound, self.group_bound, list[Norms]()
         for aggregate in self.aggregates:
             l1 = aggregate.unit_bound(rows, groups)
@@ -284,10 +268,7 @@ class CountingJob:
 
 
 def row_copies(source: Source) -> int:
-    """Bounds the number of rows into which joins turn one row. Each joins a stored table by keys (rows/held.cut_sql).
-
-    Sources with any other first relation, or with a join without a limit of rows, are refused.
-    """
+    """Bounds the rows into which joins by keys turn one row. Refuses other sources, and joins without a limit."""
     joined = [join.right for join in source.joins]
     whole = isinstance(source.first, Stored | Grouped)
     stored = all(isinstance(right.first, Stored) and not right.joins for right in joined)
@@ -304,10 +285,8 @@ def _by_keys(join: Join) -> bool:
 
 
 def _is_key(condition: Expression, key: RelationColumn) -> bool:
-    """Tells whether a condition equates a key, and all keys equal to one value are one group. A limit by key needs it.
-
-    1 equals '1' and '01', two groups of texts. Equal values of one type are one group (tests/kernel/rows/test_rows.py).
-    """
+    """Tells whether a condition equates a key, and equal keys are one group, as a limit by key needs."""
+    # 1 equals '1' and '01', two groups of texts. Equal values of one type are one group (test_rows.py).
     kind = sql_type(key.type_name)
     if isinstance(condition, Lookup):
         if any(column.relation == key.relation for column in condition.value.columns):

@@ -2,15 +2,13 @@
 
 A search for a norm, the answers at this norm, their total, and the sum of all rows keep the same rows of each unit.
 They differ in weights alone, which follow from a unit's sums by cell (loss.py). So rows are read and bounded once. Two
-temporary tables of the counting cursor hold the sums: one by unit and cell, one by unit. Both are made in the
-transaction of the count, and are dropped before anything leaves.
+temporary tables hold the sums: one by unit and cell, one by unit. They are dropped before anything leaves.
 
 The entries of a unit in each table are a function of this unit's kept rows, as in stage.py. So the theorem of the stage
-holds for every count here: both inputs have the same sums of every other unit. A job lists the aggregates that are
-counted beside its own. The SQL statements that are run depend on jobs alone, and on no row.
+holds for every count here. The SQL statements that are run depend on jobs alone, and on no row.
 
-All numbers are whole. A unit adds at most B to any sum: m times the most that one row adds (loss.most_added). Nothing
-is counted here if B is above WIDE. Squares add up to B^2 at most, and no product is beyond 2^120.
+A unit adds at most B to any sum: m times the most that one row adds (loss.most_added). Nothing is counted here if B is
+above WIDE. Squares add up to B^2 at most, and no product is beyond 2^120.
 """
 
 from __future__ import annotations
@@ -20,9 +18,9 @@ from dataclasses import replace
 
 import duckdb
 
-from dpduck.kernel.contributions import UNIT, Contribution
+from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.contribution_sql import by_weighed_cell
-from dpduck.kernel.counting.exact import JobReading, counts_of, known_units, read_job, read_rows, word_cells
+from dpduck.kernel.counting.exact import JobReading, counts_of, read_job, read_rows, unit_facts, word_cells
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.loss import (
@@ -38,6 +36,7 @@ from dpduck.kernel.loss import (
     weights_sql,
 )
 from dpduck.kernel.rows import reader
+from dpduck.kernel.rows.bounding import UNIT
 from dpduck.kernel.stage import total_name, unit_cells_sql
 from dpduck.kernel.worker.workers import Workers
 from dpduck.values.privacy import ZERO
@@ -67,7 +66,6 @@ class UnitCells:
         return is_shared(job) and (self._reading is None or self._reading.job == _rows_of(job))
 
     def counts(self, job: CountingJob) -> ExactCounts:
-        """Returns the exact counts of a job."""
         if self._reading is None:
             self._reading = self._put_cells(_rows_of(job))
         if job.together or job.levels or _is_weighed(job):
@@ -76,7 +74,6 @@ class UnitCells:
         return counts_of(replace(self._reading, job=job), columns)
 
     def _put_cells(self, rows: CountingJob) -> JobReading:
-        """Puts the contribution of each unit to each cell into a table."""
         reading = read_job(rows)
         cells, parts = word_cells(reading), rows.aggregates
         listed = ", ".join(
@@ -84,7 +81,7 @@ class UnitCells:
         )
         create = f"CREATE OR REPLACE TEMP TABLE {CELLS} AS "
         with read_rows(self._cursor, reading, self._bounding_key, self._workers) as (read, second, parameters):
-            added = unit_cells_sql(read, cells, parts, rows.max_rows, known_units(reading))
+            added = unit_cells_sql(read, cells, parts, rows.max_rows, unit_facts(reading))
             sql = f"SELECT {listed} FROM ({added})"
             if second is self._cursor:
                 reader.run(self._cursor, create + sql, parameters)
@@ -94,7 +91,6 @@ class UnitCells:
         return reading
 
     def _put_sums(self, job: CountingJob) -> None:
-        """Puts each unit's sums over its cells into a table, with its norms for the aggregates of all counts."""
         if set(_bare(job.aggregates)) <= set(self._summed):
             return
         self._summed = list(dict.fromkeys(_bare((*job.beside, *job.aggregates))))
@@ -110,7 +106,6 @@ class UnitCells:
         reader.run(self._cursor, f"CREATE OR REPLACE TEMP TABLE {SUMS} AS {sql}")
 
     def _sql(self, job: CountingJob, cells: Sequence[str]) -> str:
-        """Writes a job's counts over the tables."""
         aggregates, own = job.aggregates, _own_columns(job)
         cells, kind = [] if job.together else cells, type_for(aggregates, job.max_rows)
         totals = [f"{total} AS {total_name(number)}" for number, total in enumerate(by_weighed_cell(aggregates))]
@@ -131,7 +126,6 @@ class UnitCells:
         return add_by_weight_sql(f"({units}) JOIN ({weights}) USING ({UNIT})", cells, aggregates, totals)
 
     def _squares(self, job: CountingJob, kind: str) -> list[str]:
-        """Lists SQL of a unit's sum of squares for each aggregate, and of ALL for the first one."""
         columns, rows = list[str](), _rows_of(job)
         for number, aggregate in enumerate(_bare(job.aggregates)):
             if job.together:
@@ -195,10 +189,7 @@ def _part_columns(part: Contribution, number: int) -> list[str]:
 
 
 def _own_columns(job: CountingJob) -> Mapping[str, str]:
-    """Returns SQL of the columns of loss.unit_columns, for a job's aggregates, by their names.
-
-    Only counts use the number of rows. For other forms, the number of values is in that column, and is never read.
-    """
+    """Writes the columns of loss.unit_columns for a job, by name. Counts use the number of rows, others of values."""
     rows, columns = _rows_of(job), dict[str, str]()
     for number, agg in enumerate(job.aggregates):
         place = _place(agg, rows)

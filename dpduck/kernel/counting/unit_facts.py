@@ -2,7 +2,7 @@
 
 An owner who chooses a bound has the rows anyway. Nobody else gets an answer from here (engine/checks.py checks the
 caller). Nothing is charged, no noise is drawn, and nothing is stored. The rows are those that the statement would
-count. Its job is read as for a count, and stage_sql adds up the kept rows with the unit as one more key.
+count.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 import duckdb
 import numpy as np
 
-from dpduck.kernel.contributions import UNIT, Contribution
+from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.contribution_sql import LIMB
-from dpduck.kernel.counting.exact import attribute_cells, known_units, merge_rows, read_job, read_rows, word_cells
+from dpduck.kernel.counting.exact import attribute_cells, merge_rows, read_job, read_rows, unit_facts, word_cells
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.rows import reader
+from dpduck.kernel.rows.bounding import UNIT
 from dpduck.kernel.stage import stage_sql, total_name
 from dpduck.kernel.worker.workers import Workers
 from dpduck.values.arrays import FloatArray
@@ -29,11 +30,7 @@ OWNER = "dpduck_owner"
 
 @dataclass(frozen=True, eq=False)
 class UnitContributions:
-    """Contributions of units to aggregates: a row for each aggregate, with a number for each unit.
-
-    added: the sum of a unit's integers over all cells. squares: the sum of their squares. Both are doubles, since
-    people only look at these figures. Weights of answers are computed in whole numbers (loss.py).
-    """
+    """Each unit's sum of integers over all cells, and sum of their squares, for each aggregate. Only for display."""
 
     added: FloatArray = field(repr=False)
     squares: FloatArray = field(repr=False)
@@ -42,10 +39,7 @@ class UnitContributions:
 def facts_of_units(
     cursor: duckdb.DuckDBPyConnection, job: CountingJob, bounding_key: bytes, workers: Workers
 ) -> UnitContributions:
-    """Returns the contribution of each unit with kept rows to each aggregate of a job without norms.
-
-    cursor: connection in the transaction that read public facts. The only error has the reader's one fixed text.
-    """
+    """Returns what each unit with kept rows adds to a job without norms. Its only error has the reader's fixed text."""
     if job.unit is None or job.place.in_engine or any(aggregate.norm for aggregate in job.aggregates):
         raise InternalError("facts of no units")
     reading = read_job(job)
@@ -53,8 +47,8 @@ def facts_of_units(
         merged = not job.tells_keys_apart and bool(job.attributes)
         cells = attribute_cells(job) if merged else word_cells(reading)
         owned = f"SELECT *, {UNIT} AS {OWNER} FROM ({merge_rows(reading, rows) if merged else rows})"
-        facts = known_units(reading)
-        stage = stage_sql(owned, {**cells, OWNER: None}, job.aggregates, job.max_rows, known=facts)
+        facts = unit_facts(reading)
+        stage = stage_sql(owned, {**cells, OWNER: None}, job.aggregates, job.max_rows, facts=facts)
         sums = reader.columns(second, _by_unit_sql(stage, job.aggregates), parameters)
     columns = [np.ma.getdata(column).astype(float) for column in sums]
     return UnitContributions(np.array(columns[::2]), np.array(columns[1::2]))
@@ -69,7 +63,6 @@ def _by_unit_sql(stage: str, aggregates: Sequence[Contribution]) -> str:
 
 
 def _integers(aggregates: Sequence[Contribution]) -> list[str]:
-    """Writes a unit's integer in a cell for each aggregate, from the columns of contribution_sql.by_cell."""
     integers, first = [], 0
     for aggregate in aggregates:
         counted_rows, valued, low, high = (f"CAST({total_name(first + place)} AS DOUBLE)" for place in range(4))

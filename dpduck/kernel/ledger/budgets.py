@@ -1,8 +1,7 @@
 """Budgets: what units have spent (rebuilt from the rows of the ledger), what is left, and changes of budgets.
 
-Every number in a message is public. With units by periods, a unit is one person's rows of one period. A charge names a
-run of periods: its answers may read rows of these periods, and depend on no rows of other periods (rows/placed.py reads
-each table in this run alone). So
+Every number in a message is public. With units by periods, a charge names a run of periods. Its answers depend on no
+rows of other periods, since rows/placed.py reads each table in this run alone. So
 
   of one period:   the charges with this period in their run add up, and no others.
   of a person:     let a charge of (epsilon, rho) name k periods. Taking away all rows of a person takes away at most k
@@ -21,11 +20,11 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import reduce
 
-from dpduck.kernel.ledger.entries import GENESIS, NOTHING, LedgerRow, add_charges, budget_of, charge_of
+from dpduck.kernel.ledger.entries import GENESIS, LedgerRow, budget_of, charge_of
 from dpduck.values.accounting import epsilon_of, rho_of, rho_of_pure
 from dpduck.values.errors import BudgetRefusal, InternalError, Refusal
 from dpduck.values.periods import Periods, every, last_number, runs, split_key, word_of
-from dpduck.values.privacy import ZERO, Budget, Charge
+from dpduck.values.privacy import NOTHING, ZERO, Budget, Charge, add_charges
 
 UNBOUNDED = Fraction(1)
 """The delta of a person if nothing is proven. Every budget has a smaller delta."""
@@ -39,15 +38,12 @@ class PeriodSums:
     person: Charge = NOTHING
 
     def add(self, periods: Periods, charge: Charge) -> None:
-        """Adds a charge for a run of periods."""
         self.charges[periods] = add_charges(self.charges.get(periods, NOTHING), charge)
         self.person = add_charges(self.person, for_person(charge, periods.count))
 
     def by_run(self) -> list[tuple[Periods, Charge]]:
-        """Splits the charged periods into runs with the same charges. Returns these runs in order, each with its sum.
-
-        One sweep is enough, even for many runs: a daily statement over all days so far leaves one run for each day.
-        """
+        """Splits the charged periods into runs with the same charges. Returns the runs in order, with their sums."""
+        # one sweep, even for many runs: a daily statement over all days so far leaves one run for each day
         changes: dict[int, list[tuple[int, Charge]]] = defaultdict(list)
         for periods, charge in self.charges.items():
             changes[periods.first].append((1, charge))
@@ -149,10 +145,7 @@ def _rho_allowed(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 
 def require_room(owner: str, budget: Budget | None, spent: Charge, charge: Charge) -> None:
-    """Refuses a charge beyond what is left. Pure budgets add epsilon, the others rho and the delta of selected keys.
-
-    owner: the name of the budget or the share, for the message.
-    """
+    """Refuses a charge beyond what is left. owner: the name of the budget or the share, for the message."""
     if budget is None:
         raise BudgetRefusal(f"there is no {owner}", accepted="CREATE PRIVACY POLICY with a BUDGET by the owner")
     if budget.rho is not None:
@@ -277,7 +270,7 @@ class LedgerState:
     """
 
     def __init__(self) -> None:
-        self.last_id = 0
+        self.last_id, self.last_hash = 0, GENESIS
         self.charged_last = False
         """Whether the last entry is a charge."""
 
@@ -292,7 +285,6 @@ class LedgerState:
         return self._hashes[32 * row_id : 32 * (row_id + 1)].hex()
 
     def absorb(self, row: LedgerRow) -> None:
-        """Adds a row that has just been written or verified."""
         charge = charge_of(row.epsilon, row.rho, row.delta)
         key = (row.unit_key, row.principal)
         self.spent[row.unit_key] = add_charges(self.spent.get(row.unit_key, NOTHING), charge)
@@ -307,7 +299,7 @@ class LedgerState:
         if row.budget is not None:
             self.budgets[row.unit_key] = budget_of(row.budget)
         self._hashes += bytes.fromhex(row.hash)
-        self.last_id, self.charged_last = row.id, charge != NOTHING
+        self.last_id, self.last_hash, self.charged_last = row.id, row.hash, charge != NOTHING
 
     def of(self, unit_key: str, principal: str | None = None, within: Periods | None = None) -> Charge:
         """Returns the sum of a unit's charges, in all or by one principal. For units by periods: PeriodSums.most."""

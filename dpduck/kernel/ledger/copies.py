@@ -3,24 +3,22 @@
 A charge is committed to the store first, then to the secrets file, then to the witness, and only then answered. A crash
 in between leaves the ledger one valid entry ahead at most: the next charge first brings both positions up to date. Both
 also have the charges without an answer. Before an answer can be seen, its charge is removed there. So a copy of the
-store from the time between charge and answer gets no answer. The ledger refuses to work if a position is beyond its
-end, or more than one entry behind, or has another hash than the ledger there. It also refuses if the witness is ahead
-of the secrets file. Each is a sign of an older or a second copy.
+store from the time between charge and answer gets no answer.
+
+The ledger refuses to work if a position is beyond its end, or more than one entry behind, or has another hash than the
+ledger there, or if the witness is ahead of the secrets file. Each is a sign of an older or a second copy.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from dpduck.kernel.ledger.budgets import LedgerState
 from dpduck.kernel.ledger.entries import GENESIS, amounts_text, charge_of
-from dpduck.kernel.ledger.secrets import Secrets, Steps, no_step, sync_directory
+from dpduck.kernel.ledger.secrets import Secrets
+from dpduck.kernel.ledger.witness import Witness
 from dpduck.values.errors import StoreError
 from dpduck.values.privacy import Charge
 
@@ -125,11 +123,8 @@ class OutsideCounters:
         }
 
     def advance(self, texts: PositionTexts, state: LedgerState, begun: Begun) -> PositionTexts | None:
-        """Moves both positions to the end of the ledger, and returns their texts.
-
-        Returns None if another writer has changed one meanwhile.
-        """
-        text = encode_position(ChainEnd(state.last_id, state.hash_at(state.last_id), state.spent, begun))
+        """Moves both positions to the end of the ledger. Returns their texts, None if another writer changed one."""
+        text = encode_position(ChainEnd(state.last_id, state.last_hash, state.spent, begun))
         if texts.secrets != text and not self._secrets.replace(POSITION, texts.secrets, text):
             return None
         if self._witness is None:
@@ -154,86 +149,3 @@ def _require_on_chain(position: ChainEnd, state: LedgerState, where: str) -> Non
             f"the ledger ends at entry {state.last_id} but the {where} has only seen entry {position.counter}: "
             f"it is an older copy; {_COPY}"
         )
-
-
-# A machine-wide witness of the end of a store's ledger, kept away from the store and from its secrets.
-#
-# There is one small file per store identity in a state directory ($DPDUCK_STATE_DIR, $XDG_STATE_HOME/dpduck or
-# ~/.local/state/dpduck). It is replaced by a compare-and-swap under a file lock at every charge.
-#
-# Noticed: the store and its secrets file restored together from an older copy, and two processes that charge
-# copies of one store on this machine as this user. The second process is refused at the latest at its first
-# charge, before a count runs. Not noticed: copies on different machines, or under different users or state
-# directories, since each has a witness of its own. Not noticed either: a copy from before this machine saw the
-# store, and a witness that was deleted or restored along with the store. A store that is new on a machine has no
-# witness there yet, and gets one.
-#
-# Without a writable directory the store is refused. To do without the witness, the owner must say so:
-# DPDUCK_STATE_DIR=none, or no directory given to the ledger.
-
-
-def state_directory(environment: Mapping[str, str]) -> Path | None:
-    """Returns the folder of witnesses by the environment. None if the owner chose to have none.
-
-    >>> state_directory({"XDG_STATE_HOME": "/var/state"}).as_posix()
-    '/var/state/dpduck'
-    """
-    chosen = environment.get("DPDUCK_STATE_DIR", "")
-    if chosen:
-        return None if chosen == "none" else Path(chosen)
-    base = environment.get("XDG_STATE_HOME", "")
-    return (Path(base) if base else Path.home() / ".local" / "state") / "dpduck"
-
-
-class Witness:
-    """Witness of one store, in a file of its own."""
-
-    def __init__(self, directory: Path, store_id: str, *, steps: Steps = no_step) -> None:
-        self._path = directory / f"{store_id}.witness"
-        self._lock_path = directory / f"{store_id}.lock"
-        self._steps = steps
-        with _own_errors():
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-    def read_text(self) -> bytes | None:
-        """Returns the text that was written last. None if this machine has not seen the store."""
-        with _own_errors():
-            try:
-                return self._path.read_bytes()
-            except FileNotFoundError:
-                return None
-
-    def replace(self, expected: bytes | None, value: bytes) -> bool:
-        """Writes the value if the file still has `expected`, and returns whether it did. The value is then on disk."""
-        with _own_errors(), self._hold_lock():
-            if self.read_text() != expected:
-                return False
-            temporary = self._path.with_suffix(".new")
-            with temporary.open("wb") as file:
-                file.write(value)
-                file.flush()
-                os.fsync(file.fileno())
-            self._steps("witness written")
-            temporary.replace(self._path)
-            sync_directory(self._path.parent)
-            return True
-
-    @contextmanager
-    def _hold_lock(self) -> Iterator[None]:
-        descriptor = os.open(self._lock_path, os.O_CREAT | os.O_RDWR, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)  # released when the descriptor is closed, or the process dies
-            yield
-        finally:
-            os.close(descriptor)
-
-
-@contextmanager
-def _own_errors() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(
-            f"the witness of this store could not be kept in the state directory ({type(error).__name__}); nothing is "
-            "answered; accepted: DPDUCK_STATE_DIR set to a directory that can be written, or to none to do without"
-        ) from None

@@ -1,4 +1,4 @@
-"""Rows of the ledger as texts, and the keyed hash that chains each row to the one before.
+"""Entries of the ledger, as values and as rows of texts, and the keyed hash that chains each row to the one before.
 
 The hash is HMAC-SHA256, and only the secrets file has its key. It covers every field of the row, the store's identity
 and the previous hash. Without the key, no row can be changed, swapped, forged, or removed from the middle unnoticed.
@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from dpduck.values.errors import StoreError
-from dpduck.values.privacy import ZERO, Budget, Charge
+from dpduck.values.privacy import Budget, Charge
 from dpduck.values.records import read_record
 
 GENESIS = "0" * 64
@@ -26,8 +26,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class LedgerRow(NamedTuple):
     """One row of the ledger table in its stored form. Amounts are texts "numerator/denominator".
 
-    at: microseconds since 1970 in UTC. epsilon: None for a release without pure differential privacy. budget: the
-    budget that this row declares, None for charges.
+    at: microseconds since 1970 in UTC. epsilon: None for Gaussian releases. budget: declared by this row, None for
+    charges.
     """
 
     id: int
@@ -106,11 +106,6 @@ def datetime_of(microseconds: int) -> datetime:
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
-# Entries of the ledger as frozen values, and arithmetic of charges.
-
-NOTHING = Charge(epsilon=ZERO, rho=ZERO)
-
-
 @dataclass(frozen=True)
 class LedgerEntry:
     """One line of the ledger: a charge, or the declaration of a budget, which charges nothing."""
@@ -128,20 +123,6 @@ class LedgerEntry:
     budget: Budget | None
     previous_hash: str
     hash: str
-
-
-def add_charges(charge: Charge, other: Charge) -> Charge:
-    """Adds two charges. The sum has no pure epsilon unless both have one."""
-    epsilon = None if charge.epsilon is None or other.epsilon is None else charge.epsilon + other.epsilon
-    return Charge(epsilon=epsilon, rho=charge.rho + other.rho, delta=charge.delta + other.delta)
-
-
-def missing_from(own: Charge, other: Charge) -> Charge:
-    """Returns the charge that `own` lacks, so that with it no amount is below that of `other`."""
-    epsilon: Fraction | None = max(ZERO, (other.epsilon or ZERO) - (own.epsilon or ZERO))
-    if other.epsilon is None and own.epsilon is not None:
-        epsilon = None
-    return Charge(epsilon=epsilon, rho=max(ZERO, other.rho - own.rho), delta=max(ZERO, other.delta - own.delta))
 
 
 def amounts_text(charge: Charge) -> tuple[str | None, str, str]:

@@ -23,8 +23,9 @@ from dpduck.kernel.ledger.budgets import (
     require_room,
     share_of,
 )
-from dpduck.kernel.ledger.copies import Begun, Witness
-from dpduck.kernel.ledger.entries import NOTHING, LedgerEntry, LedgerRow
+from dpduck.kernel.ledger.chain import LedgerChain
+from dpduck.kernel.ledger.copies import Begun
+from dpduck.kernel.ledger.entries import LedgerEntry, LedgerRow
 from dpduck.kernel.ledger.secrets import (
     BOUNDING_KEY,
     STORE_ID,
@@ -35,10 +36,11 @@ from dpduck.kernel.ledger.secrets import (
     no_step,
     require_secret,
 )
-from dpduck.kernel.ledger.table import LedgerChain, LedgerTable, Note, OpenCursor
+from dpduck.kernel.ledger.table import LedgerTable, Note, OpenCursor
+from dpduck.kernel.ledger.witness import Witness
 from dpduck.values.errors import InternalError, StoreError
 from dpduck.values.periods import Periods, charge_key
-from dpduck.values.privacy import Budget, Charge
+from dpduck.values.privacy import NOTHING, Budget, Charge
 
 
 class Ledger:
@@ -62,7 +64,7 @@ class Ledger:
     ) -> Ledger:
         """Opens the ledger of an attached store, or begins one. Verifies the whole ledger, or raises StoreError.
 
-        secrets_path: None for a store in memory. witness_directory: None for no witness (see copies.state_directory).
+        secrets_path: None for a store in memory. witness_directory: None for no witness (see witness.state_directory).
         """
         chain, secrets = _assemble(open_cursor, store, secrets_path, witness_directory, steps)
         chain.begin()
@@ -96,12 +98,10 @@ class Ledger:
 
     @property
     def store(self) -> str:
-        """Returns the name under which the store is attached."""
         return self._chain.store
 
     @property
     def bounding_key(self) -> bytes:
-        """Returns the secret key of the hash that decides which rows of a unit MAX ROWS keeps."""
         return require_secret(self.secrets, BOUNDING_KEY)
 
     def declare_budget(self, unit_key: str, table_name: str, budget: Budget, principal: str, statement: str) -> int:
@@ -126,22 +126,17 @@ class Ledger:
             return self._chain.state.last_id
 
     def budget(self, unit_key: str) -> Budget | None:
-        """Returns the budget that was last declared for a unit."""
         with self._lock:
             self._chain.read_on()
             return self._chain.state.budgets.get(unit_key)
 
     def budgets(self) -> Mapping[str, Budget]:
-        """Returns the budgets that were last declared, by unit."""
         with self._lock:
             self._chain.read_on()
             return dict(self._chain.state.budgets)
 
     def spent(self, unit_key: str, principal: str | None = None, within: Periods | None = None) -> Charge:
-        """Returns the sum of a unit's charges, in all or by one principal. Its epsilon is None if some charge has none.
-
-        For a unit by periods, it returns the largest sum of any one period, in `within` if that is given.
-        """
+        """Returns a unit's spent sum, or that of its period with most, in `within`. No epsilon if a charge has none."""
         with self._lock:
             self._chain.read_on()
             return self._chain.state.of(unit_key, principal, within)
@@ -169,10 +164,7 @@ class Ledger:
         periods: Periods | None = None,
         anew: bool = True,
     ) -> None:
-        """Raises BudgetRefusal if this charge is more than what is left now. Charges nothing.
-
-        anew: whether to read new entries of other ledgers in this process first. The charge itself always reads them.
-        """
+        """Raises BudgetRefusal if this charge is more than what is left. anew: whether to read new entries first."""
         require_charge(charge)
         with self._lock:
             if anew:
@@ -185,8 +177,8 @@ class Ledger:
     ) -> int:  # fmt: skip
         """Records a charge and returns its entry's number. On return it is on disk, inside and outside the store.
 
-        allotment: the share of the unit's budget that this principal may spend in all. note: see LedgerChain.write.
-        periods: for a unit by periods, the run of periods that may be read.
+        allotment: share of the unit's budget for this principal. note: see LedgerChain.write. periods: run that may be
+        read.
         """
         require_charge(charge)
 
@@ -242,15 +234,12 @@ class Ledger:
         self._steps("charge ended")
 
     def entries(self, principal: str | None = None) -> list[LedgerEntry]:
-        """Returns all entries in order, or those of one principal."""
         return self._chain.entries(principal)
 
     def entry(self, entry_id: int) -> LedgerEntry:
-        """Returns one entry by its number."""
         return self._chain.entry(entry_id)
 
     def verify(self) -> None:
-        """Reads the whole chain again. Raises StoreError with the first entry that has changed since it was written."""
         with self._lock:
             self._chain.verify()
 

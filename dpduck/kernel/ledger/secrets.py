@@ -2,8 +2,8 @@
 
 It is a small SQLite file. Only its owner can read it, from the moment it exists. Every change is synchronised to disk.
 It holds the store's identity, the ledger's position, the key of the ledger's hash chain, and the key of the hash that
-orders a unit's rows. Other modules may put secret values of their own into it by name (tokens, sessions). A store in
-memory has its secrets in memory. Each call opens its own connection and closes it, so any thread may call.
+orders a unit's rows. Other modules put secret values of their own into it by name (tokens, sessions). Each call opens
+its own connection and closes it, so any thread may call.
 """
 
 from __future__ import annotations
@@ -134,7 +134,6 @@ class SecretsFile:
             return True
 
     def _fill(self) -> None:
-        """Makes the table and the first values in one transaction, unless they are there."""
         with self._transaction() as connection:
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
@@ -169,7 +168,6 @@ class SecretsFile:
 
 
 def _create_private(path: Path) -> None:
-    """Makes an empty file that only its owner can read. Leaves an existing file alone."""
     try:
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
     except FileExistsError:

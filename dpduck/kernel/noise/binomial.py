@@ -15,8 +15,8 @@ from itertools import accumulate, chain
 
 import numpy as np
 
-from dpduck.kernel.noise.coins import Bounds
 from dpduck.kernel.noise.entropy import Entropy, LazyUniform
+from dpduck.kernel.noise.exponentials import Bounds
 from dpduck.values.arrays import FloatArray
 
 MOST_STEPS = 1 << 16

@@ -14,8 +14,9 @@ from functools import cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.kernel.noise.coins import exp_bounds, exp_minus, is_below
+from dpduck.kernel.noise.coins import is_below
 from dpduck.kernel.noise.entropy import Entropy, LazyUniform, uniform_below, words64
+from dpduck.kernel.noise.exponentials import exp_bounds, exp_minus
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError
 
@@ -27,10 +28,8 @@ BLOCK = 1 << 16
 
 
 def exponential_choice(scores: IntegerArray, rate: Fraction, entropy: Entropy) -> int:
-    """Draws candidate i with probability proportional to exp(rate * scores[i]), exactly: the exponential mechanism.
-
-    It draws uniform proposals and accepts each with probability exp(-rate * (best - score)), until one is accepted.
-    """
+    """Draws candidate i with probability proportional to exp(rate * scores[i]), exactly: the exponential mechanism."""
+    # uniform proposals are accepted with probability exp(-rate * (best - score)), until one is accepted
     gaps = _gaps(scores)
     count = min(max(len(gaps), 64), BLOCK)
     while True:
@@ -48,10 +47,8 @@ def permute_and_flip(scores: IntegerArray, rate: Fraction, entropy: Entropy) -> 
 
 
 def flips(gaps: IntegerArray, rate: Fraction, entropy: Entropy) -> NDArray[np.bool_]:
-    """Flips independent coins, heads with probability exp(-rate * gaps[i]), exactly. The gaps are from 0 to 2**61.
-
-    The exponent lies between two neighbours in a table of proven bounds. Integers decide a draw between these bounds.
-    """
+    """Flips independent coins, heads with probability exp(-rate * gaps[i]), exactly. The gaps are from 0 to 2**61."""
+    # the exponent lies between two neighbours in a table of proven bounds: integers decide a draw between these
     lower, upper = _table()
     exponents = gaps.astype(np.float64) * float(rate) * STEPS
     near = np.minimum(exponents * (1 - MARGIN), LAST).astype(np.int64)

@@ -20,8 +20,7 @@ class Entropy(Protocol):
 class _OperatingSystemEntropy:
     """The operating system's generator. Nothing is kept between calls, so no fork and no thread can repeat a byte.
 
-    A stream with a key from the operating system (SHAKE, the only fast one in the standard library) was 1.2 times as
-    fast. That is not worth its state, which would need protection against fork and threads.
+    A keyed stream (SHAKE) would be 1.2 times as fast, but its state would need protection against fork and threads.
     """
 
     __slots__ = ()
@@ -79,10 +78,7 @@ def uniform_below(limit: int, count: int, entropy: Entropy) -> NDArray[np.int64]
 
 
 class LazyUniform:
-    """A uniform real in [0, 1) with only its first bits drawn. More bits are drawn when they are needed.
-
-    The real lies in [value, value + 1) / 2**bits.
-    """
+    """A uniform real in [0, 1), in [value, value + 1) / 2**bits. More bits are drawn when they are needed."""
 
     __slots__ = ("_entropy", "bits", "value")
 

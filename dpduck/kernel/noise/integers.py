@@ -1,6 +1,21 @@
-"""Exact discrete Laplace and discrete Gaussian noise.
+"""Exact discrete Laplace and discrete Gaussian noise, drawn from cumulative tables of the law over blocks of integers.
 
-Laplace: Ghosh, Roughgarden and Sundararajan 2009, the two-sided geometric mechanism.
+Laplace: Ghosh, Roughgarden and Sundararajan 2009, the two-sided geometric mechanism. Gaussian: Canonne, Kamath and
+Steinke 2020, Definition 1.
+
+The integers are cut into blocks of 2**shift. Block j holds k = j 2**shift + r, 0 <= r < 2**shift. The largest
+probability of a block is at its `near` end (nearest to zero), the smallest at its `far` end. A uniform U picks
+
+* a *sure* part, of weight 2**shift P(far): k is then uniform in the block and nothing is left to decide; or
+* a *wedge* part, of weight 2**shift (P(near) - P(far)): k is uniform in the block and accepted with probability
+  (P(k) - P(far)) / (P(near) - P(far)), else everything is drawn again.
+
+This is the rejection method of Marsaglia's ziggurat on an integer law. Summed over both parts, k has weight P(k). With
+shift = 0 there are no wedges, and a draw is plain inversion of the cumulative distribution.
+
+U is a real number that is drawn lazily. Its first 16 bits settle most draws by one look-up in `guide`. The others draw
+64 bits and are compared with `thresholds`, floor(2**64 F). A draw equal to a threshold, or beyond the last one, is
+undecided: `settle` draws more bits and compares them with tighter integer bounds on F until one answer is certain.
 """
 
 from __future__ import annotations
@@ -14,11 +29,9 @@ from math import factorial
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.kernel.noise.coins import Bounds, DiscreteLaw, Interval, exp_minus, is_below
+from dpduck.kernel.noise.coins import is_below
 from dpduck.kernel.noise.entropy import Entropy, LazyUniform, uniform_bits, words16, words64
-
-# Vectorised exact draws from a `NoiseTable`: one look-up for most draws, and for the others integers of more bits.
-
+from dpduck.kernel.noise.exponentials import Bounds, DiscreteLaw, Interval, exp_minus
 
 CHUNK = 1 << 16  # draws at a time: bounds the memory beside the result, and the work stays in the cache
 SLACK = 2.0**-40  # more than the error of `_acceptance` (below 2**-46) and of a 53-bit uniform (2**-53) together
@@ -61,10 +74,8 @@ def _codes(table: NoiseTable, count: int, entropy: Entropy) -> NDArray[np.int64]
 
 
 def _refine_codes(table: NoiseTable, prefixes: NDArray[np.uint16], entropy: Entropy) -> NDArray[np.int64]:
-    """Returns codes of draws that 16 bits do not decide. Draws 48 bits more, and for a tie as many as are needed.
-
-    With T = floor(2**64 F) and the real 2**64 U in [u, u + 1): u < T gives U < F, u > T gives U > F, u = T is a tie.
-    """
+    """Returns codes of draws that 16 bits do not decide. Draws 48 bits more, and for a tie as many as are needed."""
+    # For T = floor(2**64 F) and 2**64 U in [u, u + 1): u < T gives U < F, u > T gives U > F, u = T is a tie.
     fresh = words64(entropy, len(prefixes)) >> np.uint64(16)
     draws = prefixes.astype(np.uint64) << np.uint64(48) | fresh
     parts = np.searchsorted(table.thresholds, draws, side="right")
@@ -79,7 +90,6 @@ def _refine_codes(table: NoiseTable, prefixes: NDArray[np.uint16], entropy: Entr
 def _accept_wedges(
     table: NoiseTable, blocks: NDArray[np.int64], values: NDArray[np.int64], entropy: Entropy
 ) -> NDArray[np.bool_]:
-    """Accepts each value k of a block with probability (P(k) - P(far)) / (P(near) - P(far)), exactly."""
     width = 1 << table.shift
     near = np.where(blocks < 0, (~blocks << table.shift) + 1, blocks << table.shift)
     magnitudes, far = np.abs(values), near + (width - 1)
@@ -112,7 +122,6 @@ def _acceptance(
 
 
 def _expm1(argument: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns e^y - 1 by its series and Horner's rule, for 0 <= y <= 1."""
     total = np.full_like(argument, SERIES[-1])
     for coefficient in SERIES[-2::-1]:
         total *= argument
@@ -140,10 +149,7 @@ WIDEST = (
 
 
 def discrete_laplace(scale: Fraction, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Draws independent integers with P(k) proportional to exp(-|k| / scale), exactly: a fresh array, shape (count,).
-
-    scale: a positive rational up to 2**40, in the units of the query: sensitivity / epsilon.
-    """
+    """Draws independent integers with P(k) proportional to exp(-|k| / scale), exactly. scale: at most 2**40."""
     _require("scale of discrete Laplace", scale, LARGEST_SCALE, count)
     law = DiscreteLaw(linear=1 / scale, quadratic=Fraction(0))
     return sample(noise_table(law, block_shift(scale, WIDEST)), count, entropy)
@@ -159,8 +165,6 @@ def _require(what: str, parameter: Fraction, most: int, count: int) -> None:
         raise ValueError("the number of draws must not be negative")
 
 
-# Exact discrete Gaussian noise (Canonne, Kamath and Steinke 2020, Definition 1).
-
 LARGEST_VARIANCE = 1 << 80
 GAUSSIAN_WIDEST = (
     32  # largest sigma, in blocks: the table has at most 9.4 * 2 * 2 * WIDEST parts; wedges weigh 0.8 blocks/sigma
@@ -168,34 +172,15 @@ GAUSSIAN_WIDEST = (
 
 
 def discrete_gaussian(variance: Fraction, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Draws independent integers with P(k) proportional to exp(-k^2 / (2 variance)), exactly: a fresh array, shape
-    (count,).
+    """Draws independent integers with P(k) proportional to exp(-k^2 / (2 variance)), exactly.
 
-    variance: sigma^2, a positive rational up to 2**80, in the squared units of the query. (The variance of the draws is
-    a little smaller, noticeably so for sigma below 1.)
+    variance: a rational up to 2**80. The variance of the draws is a little smaller, noticeably so below 1.
     """
     _require("variance of discrete Gaussian", variance, LARGEST_VARIANCE, count)
     law = DiscreteLaw(linear=Fraction(0), quadratic=1 / (2 * variance))
     # the smallest shift with sigma <= WIDEST * 2**shift: half of the shift for sigma^2 and WIDEST^2, rounded up
     shift = (block_shift(variance, GAUSSIAN_WIDEST * GAUSSIAN_WIDEST) + 1) // 2
     return sample(noise_table(law, shift), count, entropy)
-
-
-# Cumulative tables of a discrete law over blocks of integers, exact to the last bit of a uniform draw.
-#
-# The integers are cut into blocks of 2**shift. Block j holds k = j 2**shift + r, 0 <= r < 2**shift. The largest
-# probability of a block is at its `near` end (nearest to zero), the smallest at its `far` end. A uniform U picks
-#
-# * a *sure* part, of weight 2**shift P(far): k is then uniform in the block and nothing is left to decide; or
-# * a *wedge* part, of weight 2**shift (P(near) - P(far)): k is uniform in the block and accepted with probability
-#   (P(k) - P(far)) / (P(near) - P(far)), else everything is drawn again.
-#
-# This is the rejection method of Marsaglia's ziggurat on an integer law; summed over both parts, k has weight P(k).
-# With shift = 0 there are no wedges, and a draw is plain inversion of the cumulative distribution.
-#
-# U is a real number that is drawn lazily. Its first 16 bits settle most draws by one look-up in `guide`; the rest draw
-# 64 bits and are compared with `thresholds`, floor(2**64 F). A draw equal to a threshold, or beyond the last one, is
-# undecided: `settle` draws more bits and compares them with tighter integer bounds on F until one answer is certain.
 
 
 UNDECIDED = np.int16(-32768)  # in `guide`: these 16 bits do not settle the draw
@@ -263,10 +248,8 @@ def cumulative_bounds(law: DiscreteLaw, shift: int, precision: int, reach: int) 
 
 
 def _rest(law: DiscreteLaw, width: int, blocks: int, precision: int) -> Interval:
-    """Bounds the summed weights w(q) = g(q width) + g(q width + 1) of all q >= blocks.
-
-    x is convex, so they fall at least as fast as a geometric series, and exactly as fast for Laplace.
-    """
+    """Bounds the summed weights w(q) = g(q width) + g(q width + 1) of all q >= blocks."""
+    # x is convex, so they fall at least as fast as a geometric series, and exactly as fast for Laplace
     near = exp_minus(law.exponent(blocks * width), precision)
     mirror = exp_minus(law.exponent(blocks * width + 1), precision)
     ratio = exp_minus(law.exponent((blocks + 1) * width) - law.exponent(blocks * width), precision)
@@ -293,11 +276,8 @@ def noise_table(law: DiscreteLaw, shift: int) -> NoiseTable:
 
 
 def _floors(law: DiscreteLaw, shift: int) -> list[int]:
-    """Returns floor(2**64 F(i)) without an error: the precision grows until both bounds of every F have one floor.
-
-    F < 1 is known, so an upper bound that reaches 1 is lowered to the largest number below it. The list ends at the
-    first F with that floor, since every later floor is the same.
-    """
+    """Returns floor(2**64 F(i)) exactly: the precision grows until both bounds of every F have one floor."""
+    # F < 1, so an upper bound that reaches 1 is lowered. The list ends at the first F with the largest floor.
     precision, top = 128, (1 << 64) - 1
     while True:
         lows, error = cumulative_bounds(law, shift, precision, TABLE_REACH)
@@ -309,10 +289,8 @@ def _floors(law: DiscreteLaw, shift: int) -> list[int]:
 
 
 def settle(law: DiscreteLaw, shift: int, uniform: LazyUniform) -> int:
-    """Returns the code of the part that holds U. Draws more bits of U until the part is certain.
-
-    A part is certain if U is below the lower bound of F(part), and not below the upper bound of F(part - 1).
-    """
+    """Returns the code of the part that holds U. Draws more bits of U until the part is certain."""
+    # certain if U is below the lower bound of F(part), and not below the upper bound of F(part - 1)
     while True:
         uniform.extend(uniform.bits)
         lows, error = cumulative_bounds(law, shift, uniform.bits + 64, uniform.bits)

@@ -28,7 +28,7 @@ class Noise:
     """One law of noise, in the integer units of its query.
 
     parameter: for Laplace the scale b, P(k) proportional to exp(-|k|/b). For Gaussian sigma^2, P(k) proportional to
-    exp(-k^2 / (2 sigma^2)). A parameter beyond the samplers' 64 bits is refused when the value is made.
+    exp(-k^2 / (2 sigma^2)). A parameter beyond the samplers' 64 bits is refused.
     """
 
     kind: NoiseKind
@@ -41,10 +41,10 @@ class Noise:
             raise Refusal("at this price the noise would not fit 64-bit numbers", accepted="a larger epsilon or rho")
 
     def cost(self, l1: int, l2_squared: int, most: int | None = None) -> Charge:
-        """Returns the price of integers that one unit changes by these norms: for Laplace an epsilon of l1 / b, for
-        Gaussian a rho of l2^2 / (2 sigma^2).
+        """Returns the price of integers that one unit changes by these norms.
 
-        most: the most by which a single integer changes. The smaller it is, the less rho Laplace noise costs.
+        It is an epsilon of l1 / b for Laplace, and a rho of l2^2 / (2 sigma^2) for Gaussian noise. The less a single
+        integer changes at most (`most`), the less rho Laplace noise costs.
 
         >>> Noise(NoiseKind.LAPLACE, Fraction(8)).cost(4, 16).epsilon
         Fraction(1, 2)
@@ -59,7 +59,6 @@ class Noise:
 
     @property
     def variance(self) -> float:
-        """Returns the variance of one draw."""
         return noise_variance(self.kind, self.parameter)
 
 

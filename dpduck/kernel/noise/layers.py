@@ -17,8 +17,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dpduck.kernel.noise.coins import Bounds, equal_flips, exp_bounds, flips
+from dpduck.kernel.noise.coins import equal_flips, flips
 from dpduck.kernel.noise.entropy import Entropy, words64
+from dpduck.kernel.noise.exponentials import Bounds, exp_bounds
 from dpduck.kernel.noise.integers import discrete_laplace
 from dpduck.values.arrays import FloatArray, IntegerArray
 
@@ -71,7 +72,6 @@ class SummaryLaw:
         return self.sides * weight[0] / (1 + ratio[1]), self.sides * weight[1] / (1 + ratio[0])
 
     def before(self, precision: int) -> Bounds:
-        """Bounds the probability that an empty cell is in an earlier layer."""
         if self.above is not None:
             return SummaryLaw(self.scale, self.theta, self.above, sides=self.sides).probability(precision)
         if self.below is not None:
@@ -88,7 +88,6 @@ class SummaryLaw:
             precision *= 2
 
     def given_not_before(self, precision: int) -> Bounds:
-        """Bounds the probability that an empty cell is in this layer, given that it is in no earlier one."""
         return _conditional(self, precision)
 
 
@@ -100,10 +99,8 @@ def _conditional(law: SummaryLaw, precision: int) -> Bounds:
 
 
 def _weight(scale: Fraction, theta: int, tau: Fraction, precision: int) -> Bounds:
-    """Bounds (1 - a) W: a^theta if theta >= tau, else (S(theta) - S(m)) / tau + a^m with m = floor(tau) + 1.
-
-    Here S(l) is (1 - a) sum_{k >= l} k a^k = a^l (l - (l - 1) a) / (1 - a).
-    """
+    """Bounds (1 - a) W: a^theta if theta >= tau, else (S(theta) - S(m)) / tau + a^m with m = floor(tau) + 1."""
+    # here S(l) is (1 - a) sum_{k >= l} k a^k = a^l (l - (l - 1) a) / (1 - a)
     last = tau.numerator // tau.denominator
     if theta >= tau:
         return _exponential(scale, theta, precision)
@@ -129,23 +126,19 @@ def _exponential(scale: Fraction, power: int, precision: int) -> Bounds:
     return exp_bounds(power / scale, precision + 16 + int(1.5 * min(float(power / scale), FARTHEST)))
 
 
-# Noisy counts of empty cells, given that they are in a layer of a summary: exact, by rejection from geometric laws.
-#
-# Let G have the geometric law P(G = j) = (1 - a) a^j. For weights near a^k the proposal is theta + G. For weights near
-# k a^k it is the law of k >= theta proportional to k a^k, a mixture of theta + G and theta + G + G. Public numbers
-# alone choose the better proposal.
-
-
 def geometric(scale: Fraction, count: int, entropy: Entropy) -> IntegerArray:
-    """Draws independent j with P(j) = (1 - a) a^j, from the discrete Laplace law. There, j and -j - 1 together have
-    the weight a^j (1 + a).
-    """
+    """Draws independent j with P(j) = (1 - a) a^j: j and -j - 1 of discrete Laplace noise weigh a^j (1 + a)."""
     draws = discrete_laplace(scale, count, entropy)
     return np.where(draws < 0, ~draws, draws)
 
 
 def draw_counts(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArray:
-    """Draws counts of `count` empty cells of this layer, shape (count,). They have either sign if law.sides is 2."""
+    """Draws counts of `count` empty cells of this layer, shape (count,), by rejection from geometric laws.
+
+    They have either sign if law.sides is 2. Let G have the geometric law P(G = j) = (1 - a) a^j. For weights near a^k
+    the proposal is theta + G. For weights near k a^k it is the law of k >= theta proportional to k a^k, a mixture of
+    theta + G and theta + G + G. Public numbers alone choose the better proposal.
+    """
     if law.below is not None:
         magnitudes = _draw_between_filters(law, count, entropy)
     elif law.tau <= law.theta and law.above is None:
@@ -185,10 +178,8 @@ def _draw_by_rejection(law: SummaryLaw, count: int, entropy: Entropy) -> Integer
 
 
 def _second(law: SummaryLaw, count: int, entropy: Entropy) -> IntegerArray:
-    """Draws the second summand of the proposal for weights k a^k: a geometric number, or 0.
-
-    k a^k with k = theta + j is a^theta ((theta - 1) a^j + (j + 1) a^j). The sums are (theta - 1)/(1 - a), 1/(1 - a)^2.
-    """
+    """Draws the second summand of the proposal for weights k a^k: a geometric number, or 0."""
+    # k = theta + j: a^theta ((theta - 1) a^j + (j + 1) a^j), with the sums (theta - 1)/(1 - a), 1/(1 - a)^2
     second = geometric(law.scale, count, entropy)
     if law.theta == 1:
         return second

@@ -55,7 +55,6 @@ def _by_random_keys(available: int, count: int, entropy: Entropy) -> Positions:
 
 
 def _uniform_ranks(radix: MixedRadix, available: int, count: int, entropy: Entropy) -> Positions:
-    """Draws independent uniform ranks below `available`, shape (words, count)."""
     if len(radix.bases) == 1:
         return uniform_below(available, count, entropy)[None, :]
     # Several words: nearly every position of the domain is below the number of its empty cells.

@@ -1,7 +1,7 @@
 """Copies of a column with a CLAMP in prepared rows: one clamped, in whole numbers, and one as a number of steps.
 
 UNITS holds the column clamped to its bounds, in units of its last decimal place. STEPS holds the number of the step to
-which a value rounds. Each has the smallest integer type with room for the bounds (used by columns/arithmetic.py).
+which a value rounds. Each has the smallest integer type with room for the bounds (used by columns/whole_numbers.py).
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpduck.kernel.columns.arithmetic import Clamped, Cut, Double, LiteralNumber, Product, StoredNumber
-from dpduck.kernel.columns.expressions import Literal, NotPlain, Own, RelationColumn
+from dpduck.kernel.columns.arithmetic import Clamped, Double, LiteralNumber, Product, StoredNumber
+from dpduck.kernel.columns.comparisons import Literal
+from dpduck.kernel.columns.expressions import NotPlain, Own, RelationColumn
+from dpduck.kernel.columns.whole_numbers import Cut
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.contribution_sql import steps
 from dpduck.values.errors import InternalError
@@ -34,7 +36,6 @@ class ClampedColumn:
 
     @property
     def scale(self) -> int:
-        """Returns the decimal places of the column."""
         return sql_type(self.type_name).scale
 
     @property

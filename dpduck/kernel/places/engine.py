@@ -36,7 +36,7 @@ class EngineRows(LiveRows):
 
     tables: the tables that orders name, private ones first. carry: function that carries out an order over rows of
     whole privacy units, each unit in one task. Its errors may quote data. packed: whether the engine stores each unit's
-    rows together. Then rows of a unit beyond those that may be kept are gone already.
+    rows together, and so has dropped those beyond the rows that may be kept.
     """
 
     in_engine: ClassVar[bool] = True
@@ -46,16 +46,12 @@ class EngineRows(LiveRows):
 
     @property
     def private(self) -> frozenset[str]:
-        """Returns the names of the private tables among `tables`."""
         return frozenset(table.sql for table in self.tables if table.rows is None)
 
 
 @dataclass(frozen=True)
 class EnginePlace(RowPlace):
-    """Place of one statement with tables of an engine. Nothing is remembered from statement to statement.
-
-    open: function that checks the engine's tables again, refuses changed ones, and reads the public tables.
-    """
+    """Place of one statement with tables of an engine. open: checks these tables again, and reads the public tables."""
 
     open: Callable[[duckdb.DuckDBPyConnection], EngineRows] = field(repr=False)
     moment: str = ""
@@ -73,8 +69,7 @@ class EnginePlace(RowPlace):
 class Parts:
     """Writers of the SQL that counts an engine's rows part by part, each part in a task of its own.
 
-    made: writes the part's rows with the columns of a cell. cut: writes two queries over these (stage.cut_sql). stage:
-    writes the query that counts the rows of all parts (stage.stage_sql).
+    made: rows with the columns of a cell. cut: two queries over these (stage.cut_sql). stage: counts (stage.stage_sql).
     """
 
     made: Callable[[str], str]
@@ -110,7 +105,7 @@ def count_in_engine(
     """Yields SQL of the counts, and a cursor that reads it.
 
     parts: if given, parts of the rows become integers first, and then the rows of each unit are put together. key: if
-    given, key of the order by which only the first CROWD rows of a unit in each table are kept.
+    given, only the first CROWD rows of a unit in each table are kept, in an order by this key.
     """
     stage_sql = stage(asking.rows_with_answers)
     text = " ".join([*(question.sql for question in (*stages, asking)), stage_sql])
@@ -181,7 +176,6 @@ def _is_sum(column: str) -> bool:
 
 
 def _types_of(schema: pa.Schema) -> tuple[tuple[str, str], ...]:
-    """Returns the columns of a result with DuckDB's types."""
     named = {sql_type(name).arrow: name for name in NAMES}
     decimals = pa.types.is_decimal
     return tuple(

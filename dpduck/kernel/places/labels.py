@@ -1,8 +1,8 @@
 """Conditions over declared columns of prepared rows, evaluated on the public labels and written as conditions on codes.
 
 If codes determine the values of all columns in a condition, it is evaluated once for each combination of labels, and
-not for each row. The condition on rows is then a list of codes, or of ranges of codes. Only for rows with a value
-outside of a domain is it evaluated on the row, since nothing public determines that value.
+not for each row. It becomes a list of codes, or of ranges of codes. For rows with a value outside of a domain it is
+evaluated on the row, since nothing public determines that value.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from math import prod
 import duckdb
 import numpy as np
 
-from dpduck.kernel.columns.expressions import Coded, Expression, Own, RelationColumn
+from dpduck.kernel.columns.comparisons import Coded
+from dpduck.kernel.columns.expressions import Expression, Own, RelationColumn
 from dpduck.kernel.rows import reader
 from dpduck.kernel.rows.bins import texts_parameter, texts_sql
 from dpduck.kernel.worker.answered import answer_rows
@@ -102,7 +103,6 @@ Pieces = tuple[str | RelationColumn, ...]
 
 
 def _runs(flags: Sequence[bool], wanted: bool) -> list[tuple[int, int]]:
-    """Returns the first and last position of each run of consecutive flags that equal `wanted`."""
     runs, first = list[tuple[int, int]](), 0
     for flag, run in groupby(flags):
         last = first + len(list(run)) - 1

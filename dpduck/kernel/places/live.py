@@ -23,10 +23,7 @@ class LivePlace(RowPlace):
         yield cursor, lambda job: job
 
     def has_key(self, cursor: duckdb.DuckDBPyConnection, table: str, key: tuple[str, ...]) -> bool:
-        """Tells whether a table in a database of DuckDB's own has this key, and no column with a collation.
-
-        DuckDB then enforces the key for all rows that a transaction sees.
-        """
+        """Tells whether DuckDB enforces this key for a table of its own, of which no column has a collation."""
         parts = (f"""'"' || replace({part}_name, '"', '""') || '"'""" for part in ("database", "schema", "table"))
         named, columns = " || '.' || ".join(parts), ", ".join(map(quote_text, key))
         own = "database_name IN (SELECT database_name FROM duckdb_databases() WHERE type = 'duckdb')"

@@ -50,10 +50,7 @@ _GIVEN, _PLACE = "dpduck_given", "dpduck_place"
 
 @dataclass(frozen=True)
 class Sent:
-    """A table that a task reads: its name in parts, and its columns with their types.
-
-    rows: rows of a public table as Arrow, None for a private table. unit: the column with the unit of a row, if any.
-    """
+    """A table that a task reads. rows: of a public table, as Arrow. unit: the column with the unit of a row, if any."""
 
     parts: tuple[str, ...]
     columns: tuple[tuple[str, str], ...]
@@ -125,8 +122,7 @@ def run_order(order: Order, rows: Sequence[pa.Table], workers: Workers) -> pa.Ta
 def first_rows(order: Order, table: Sent, rows: pa.Table) -> pa.Table:
     """Returns each unit's first CROWD rows by a keyed hash of the sent columns: a function of that unit's rows alone.
 
-    The first rows of a table are among the first rows of its parts. Tied rows are interchangeable, since they are equal
-    in every column, the sign of 0 included.
+    The first rows of a table are among the first rows of its parts. Tied rows are equal, in the sign of 0 too.
     """
     if order.key is None or table.unit is None or not len(_many(rows.column(unit_of(table)), CROWD + 1)):
         return rows
@@ -151,7 +147,6 @@ def unit_of(table: Sent) -> int:
 
 
 def _many(column: pa.ChunkedArray, least: int) -> pa.Array:
-    """Returns the values that occur at least `least` times in a column."""
     counted = pc.value_counts(column)
     return counted.field("values").filter(pc.greater_equal(counted.field("counts"), least))
 
@@ -195,7 +190,6 @@ def answer_task(plain: Mapping[str, Any], given: pa.Table, workers: Workers) -> 
 
 
 def _by_table(order: Order, given: pa.Table) -> list[pa.Table]:
-    """Splits the rows of a task by table, or unpacks them if they come in bundles."""
     rows, private = [], [table for table in order.tables if table.rows is None]
     if PARTIAL in given.column_names:
         return [pa.concat_tables(read_bytes(body.as_buffer()) for body in given[PARTIAL])]

@@ -18,10 +18,9 @@ Opened = tuple[duckdb.DuckDBPyConnection, Over]
 
 
 class RowPlace(ABC):
-    """Place of the rows that are counted.
+    """Place of the rows that are counted. is_live: whether this process counts the rows in the stored tables.
 
     moment: text that identifies when the rows were prepared, equal for rows written together. "" if rows may change.
-    is_live: whether this process counts the rows in the stored tables.
     """
 
     moment: str = ""
@@ -29,10 +28,7 @@ class RowPlace(ABC):
 
     @abstractmethod
     def open_rows(self, cursor: duckdb.DuckDBPyConnection, workers: Workers) -> AbstractContextManager[Opened]:
-        """Yields a cursor that reads the rows, and the function that rewrites each job for this place.
-
-        cursor: cursor in the transaction that read the public facts.
-        """
+        """Yields a cursor that reads the rows, and a function that rewrites each job. cursor: read the public facts."""
 
     @abstractmethod
     def has_key(self, cursor: duckdb.DuckDBPyConnection, table: str, key: tuple[str, ...]) -> bool:

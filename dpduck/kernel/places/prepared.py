@@ -12,8 +12,8 @@ from functools import partial
 
 import duckdb
 
-from dpduck.kernel.columns.arithmetic import Cut
 from dpduck.kernel.columns.expressions import Expression, Lookup, Own, RelationColumn
+from dpduck.kernel.columns.whole_numbers import Cut
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.jobs import CountingJob, GroupKey, row_copies
 from dpduck.kernel.places.clamps import ClampedColumn
@@ -33,11 +33,11 @@ from dpduck.values.quoting import quote_identifier
 class PreparedTable:
     """A prepared copy of a private table.
 
-    sql: its name. codes: its DOMAIN columns, in the order of their numbers. unit: the column that holds the unit of
-    each row, of DuckDB's type unit_type. None for PRIVACY UNIT ROW. own: whether the private table has that column.
-    cuts: columns with a CLAMP, in the order of their numbers. max_rows: MAX ROWS of its policy. together: for a unit of
-    several columns, these columns with their types. They are of the table itself, or of the last table that its
-    references lead to. keys: keys of several columns that the private table had when the copy was made.
+    sql: its name. codes: its DOMAIN columns, and cuts: its columns with a CLAMP, in the order of their numbers. unit:
+    the column that holds the unit of each row, of the type unit_type. None for PRIVACY UNIT ROW. own: whether the
+    private table has that column. max_rows: MAX ROWS of its policy. together: for a unit of several columns, these
+    columns with their types. They are of the table itself, or of the last table that its references lead to. keys: keys
+    of several columns that the private table had when the copy was made.
     """
 
     sql: str
@@ -51,7 +51,6 @@ class PreparedTable:
     keys: tuple[tuple[str, ...], ...] = ()
 
     def unit_of(self, alias: str) -> Expression | None:
-        """Returns the unit of the rows of this table under an alias. None if each row is a unit."""
         if self.own and self.together:
             return UnitTuple(tuple(RelationColumn(alias, name, kind) for name, kind in self.together))
         return None if self.unit is None else RelationColumn(alias, self.unit, self.unit_type)
@@ -106,13 +105,10 @@ class PreparedPlace(RowPlace):
 def over_prepared(
     job: CountingJob, tables: Mapping[str, PreparedTable], public: Mapping[str, str], ask: Ask
 ) -> CountingJob:
-    """Returns the job with prepared tables in place of private tables, and with copies of its public tables.
-
-    tables, public: what replaces a table, by its name in SQL. ask: function that evaluates conditions on labels.
-    """
+    """Returns the job over prepared tables and copies of public tables. ask: evaluates conditions on labels."""
     over = _Over({**{name: table.sql for name, table in tables.items()}, **public}, tables, ask)
     level = _Level(job.source, over)
-    by_alias, unit = level.known, level.unit_column(job.unit)
+    by_alias, unit = level.by_alias, level.unit_column(job.unit)
     keys = tuple(map(level.key, job.keys))
     if not level.adds_nulls:
         level.inside = frozenset(col for key in keys for col in key.value.columns)
@@ -149,15 +145,15 @@ class _Over:
 
 
 class _Level:
-    """Rewriter of one FROM with its conditions: prepared tables in place of others, and codes in place of values.
+    """Rewriter of one FROM: prepared tables in place of others, and codes in place of values.
 
-    known: prepared tables of this FROM, by alias, without those inside a UNION ALL or Units. inside: code columns for
+    by_alias: prepared tables of this FROM, without those inside a UNION ALL or Units. inside: code columns for
     which rows outside of the domain are left out anyway.
     """
 
     def __init__(self, source: Source, over: _Over) -> None:
         self._source, self._over, self.adds_nulls = source, over, adds_nulls(source)
-        self.known = {node.alias: over.tables[node.table] for node in tables_of(source) if node.table in over.tables}
+        self.by_alias = {node.alias: over.tables[node.table] for node in tables_of(source) if node.table in over.tables}
         self.inside = frozenset[RelationColumn]()
         self._coded: dict[Expression, Expression] = {}
 
@@ -166,13 +162,11 @@ class _Level:
         if not isinstance(unit, Referenced):
             return unit
         alias = unit.reference.relation
-        return self.known[alias].unit_of(alias)
+        return self.by_alias[alias].unit_of(alias)
 
     def key(self, key: GroupKey) -> GroupKey:
-        """Returns the key with the code column in place of its column, if a prepared table has that.
-
-        A row of NULLs from an outer join has no code, but NULL may be in the domain. With such joins the key stays.
-        """
+        """Returns the key with the code column in place of its column, if a prepared table has that."""
+        # NULL may be in the domain, but a row of NULLs from an outer join has no code: then the key stays
         column = key.value
         if self.adds_nulls or not isinstance(column, RelationColumn):
             return key
@@ -196,7 +190,6 @@ class _Level:
         return replace(aggregate, condition=coded) if coded is not None and coded.plain else aggregate
 
     def rows(self) -> Source:
-        """Returns the FROM over prepared tables, with conditions over codes. Conditions about two tables stay."""
         rows = self._replace_tables(self._source)
         joins = (replace(join, on=tuple(map(self._on, join.on))) for join in rows.joins)
         return replace(rows, filters=tuple(map(self.condition, rows.filters)), joins=tuple(joins))
@@ -206,7 +199,7 @@ class _Level:
         return self.condition(condition) if one_table else condition
 
     def _codes(self, column: RelationColumn) -> list[tuple[str, RelationColumn, Domain]]:
-        table = self.known.get(column.relation)
+        table = self.by_alias.get(column.relation)
         return [] if table is None else table.codes_of(column.relation)
 
     def _declaration_of(self, column: RelationColumn) -> CodedColumn | None:
@@ -216,12 +209,10 @@ class _Level:
         return None
 
     def _replace_tables(self, source: Source) -> Source:
-        """Returns a source with all its tables replaced, also those of joins."""
         joins = (replace(join, right=self._replace_tables(join.right)) for join in source.joins)
         return replace(source, first=self._first(source.first), joins=tuple(joins))
 
     def _first(self, first: First) -> First:
-        """Returns the first relation of a FROM over prepared tables. Units and branches take the unit's column."""
         if isinstance(first, Grouped):
             return first
         if isinstance(first, Stored):

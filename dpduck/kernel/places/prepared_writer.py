@@ -1,10 +1,10 @@
 """Writer of prepared tables, which also hold values that every statement would otherwise compute anew.
 
 `write_prepared` copies a private table and adds four columns about the unit of each row: the unit as a number, the
-number of its rows, the number of those outside of some domain, and the row's place. Places follow the keyed order in
-which a unit's rows are kept. One column for each DOMAIN holds codes, NULL outside of the domain. A prepared table is
-sorted by unit: units inside of every domain first, then by number of rows. Different rows of a unit that tie in the
-keyed order, as 0 and -0, have one place. Their unit is treated as one with rows outside, so its rows are ranked.
+number of its rows, the number of those outside of some domain, and the row's place in the keyed order in which a unit's
+rows are kept. One column for each DOMAIN holds codes, NULL outside of the domain. A prepared table is sorted by unit:
+units inside of every domain first, then by number of rows. Different rows of a unit that tie in the keyed order, as 0
+and -0, have one place. Their unit counts as one with rows outside, so its rows are ranked.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import duckdb
 
 from dpduck.kernel.columns.expressions import Expression, Own, RelationColumn
-from dpduck.kernel.contributions import KEY, key_integer, order_sql, rank_sql
 from dpduck.kernel.counting.jobs import GroupKey
 from dpduck.kernel.places.clamps import STEPS, UNITS, ClampedColumn, steps_sql, units_sql
 from dpduck.kernel.rows import reader
 from dpduck.kernel.rows.binning import code_expression
 from dpduck.kernel.rows.bins import texts_parameter, texts_sql
+from dpduck.kernel.rows.bounding import KEY, key_integer, order_sql, rank_sql
 from dpduck.kernel.worker.program import LONGEST_TEXT
 from dpduck.values.domain import Domain, ValueDomain
 from dpduck.values.errors import InternalError
@@ -92,11 +92,7 @@ def write_prepared(
     bounding_key: bytes,
     steps: Steps,
 ) -> None:
-    """Writes the prepared table. Errors have fixed texts. cursor: reads the private rows. second: writes the new
-    database.
-
-    steps: called with the name of each step before it begins. Temporary tables end with the second cursor.
-    """
+    """Writes the prepared table. Errors have fixed texts. cursor: reads the rows. steps: called before each step."""
     steps("reading rows")
     keyed = {KEY: key_integer(bounding_key)} if layout.held is not None else {}
     batches = reader.record_batches(cursor, _sent_rows(layout), keyed, BATCH)
@@ -137,8 +133,8 @@ def _sent_rows(layout: Layout) -> str:
 def _short(value: str, type_name: str, *, cut: bool) -> str:
     """Writes a text with LONGEST_TEXT characters at most. Statements only compare longer texts by their start.
 
-    A few long texts of one unit could fill a batch, and then a failure to prepare the table would reveal them. cut:
-    whether a longer text is cut. If not, it becomes NULL: a text that identifies a unit must not be cut.
+    A few long texts of one unit could fill a batch. A failure to prepare the table would then reveal them. cut: False
+    for a text that identifies a unit. It becomes NULL if it is longer.
     """
     if not sql_type(type_name).is_shortened:
         return value
@@ -176,10 +172,8 @@ class _Told:
 
 
 def _label_texts(layout: Layout) -> list[_Told]:
-    """Returns the columns of texts that are left out while rows are sorted. Their codes restore them from the labels.
-
-    So rows are narrow. Texts without a label stay in one list for the row, which is NULL for most rows.
-    """
+    """Returns the columns of texts that are left out while rows are sorted. Labels of their codes restore them."""
+    # so rows are narrow: texts without a label stay in one list for the row, which is NULL for most rows
     types = dict(layout.columns)
     return [
         _Told(quote_column(column), code_name(number), domain.values, f"dpduck_labels_{number}")
@@ -204,9 +198,8 @@ def _units(layout: Layout) -> str:
 
 
 def _sort_rows(layout: Layout, parameters: dict[str, object]) -> str:
-    """Writes the rows sorted by unit and place. Columns that most statements read are adjacent, since DuckDB packs
-    columns into blocks in their order.
-    """
+    """Writes the rows sorted by unit and place."""
+    # columns that most statements read are adjacent, since DuckDB packs columns into blocks in their order
     window = f"(PARTITION BY dpduck_number ORDER BY {_ORDER})"
     place, rank = (f"CAST(least({name}() OVER {window}, {_LARGEST}) AS UINTEGER)" for name in ("row_number", "rank"))
     codes = [code_name(number) for number in range(len(layout.domains))]
@@ -230,7 +223,6 @@ def _sort_rows(layout: Layout, parameters: dict[str, object]) -> str:
 
 
 def _restore_text(name: str, place: int, text: _Told) -> str:
-    """Writes a text: the label of its code, or the text from the row's list of texts without a label."""
     label = f"{texts_sql(text.parameter, 'VARCHAR')}[CAST({text.code} AS INTEGER) + 1]"
     return f"CASE WHEN {text.code} < {len(text.values)} THEN {label} ELSE {_REST}[{place}] END AS {name}"
 

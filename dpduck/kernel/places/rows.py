@@ -1,8 +1,4 @@
-"""Facts about the rows of a job that follow from the place where the rows lie.
-
-The rows are those of the stored tables (LiveRows), those of a prepared table (NumberedRows), or those in an engine
-(places/engine.py).
-"""
+"""Facts about the rows of a job that follow from the place where the rows lie: stored, prepared, or in an engine."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from dpduck.kernel.columns.expressions import Expression
-from dpduck.kernel.contributions import NOTHING_KNOWN, OF_UNIT, OPEN, ORDER, BoundingFacts
+from dpduck.kernel.rows.bounding import NO_FACTS, OF_UNIT, OPEN, ORDER, BoundingFacts
 
 
 @dataclass(frozen=True)
@@ -37,7 +33,7 @@ class LiveRows:
 
         keys: expressions for which a row without a code is left out. None if rows may be left out for other reasons.
         """
-        return NOTHING_KNOWN
+        return NO_FACTS
 
 
 LIVE = LiveRows()
@@ -48,9 +44,9 @@ LIVE = LiveRows()
 class NumberedRows(LiveRows):
     """Rows of a prepared table, each at most once, and SQL of facts that are stored in each row (prepared_writer.py).
 
-    rows_sql: number of rows of the row's unit in the table. open_sql: number of those rows outside of some domain.
-    order_sql: the row's number among the unit's rows in keyed order. repeats: whether a statement keeps fewer rows of a
-    unit than MAX ROWS of its policy. Then most units are expected to have too many rows, and all rows are ranked.
+    rows_sql: number of rows of the row's unit. open_sql: number of those outside of some domain. order_sql: the row's
+    number among the unit's rows in keyed order. repeats: whether a statement keeps fewer rows of a unit than MAX ROWS
+    of its policy. Then most units are expected to have too many rows, and all rows are ranked.
     """
 
     is_numbered: ClassVar[bool] = True

@@ -30,7 +30,6 @@ class MixedRadix:
 
     @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:
-        """Returns the attributes of each word."""
         groups: list[list[int]] = [[]]
         for attribute, size in enumerate(self.sizes):
             if prod(self.sizes[other] for other in groups[-1]) * size >= LARGEST_WORD:
@@ -40,16 +39,13 @@ class MixedRadix:
 
     @cached_property
     def bases(self) -> tuple[int, ...]:
-        """Returns the number of values of each word."""
         return tuple(prod(self.sizes[attribute] for attribute in group) for group in self.groups)
 
     @cached_property
     def cells(self) -> int:
-        """Returns the number of cells of the domain."""
         return prod(self.bases)
 
     def pack(self, coordinates: Sequence[NDArray[np.integer]], count: int) -> Positions:
-        """Returns positions of cells from one array of codes for each attribute, shape (count,)."""
         positions = np.zeros((len(self.groups), count), dtype=np.int64)
         for word, group in zip(positions, self.groups, strict=True):
             for attribute in group:
@@ -58,7 +54,6 @@ class MixedRadix:
         return positions
 
     def unpack(self, positions: Positions) -> tuple[NDArray[np.int64], ...]:
-        """Returns the codes of each attribute."""
         codes: list[NDArray[np.int64]] = []
         for word, group in zip(positions, self.groups, strict=True):
             rest, digits = word, []

@@ -1,7 +1,6 @@
 """Adaptive questions about families of linear queries: choice of the worst-estimated candidate, and its noisy answer.
 
-The door decides which questions may be asked, and how often. Sensitivities, if a privacy unit has at most m rows
-(neighbours differ by all rows of one unit):
+Sensitivities, if a privacy unit has at most m rows (neighbours differ by all rows of one unit):
 
 * The answer of one query moves by at most m, since its coefficients are 0, 1 or -1.
 * A marginal as a whole moves by at most m in L1 and in L2, since all rows may fall into one cell.
@@ -59,10 +58,7 @@ class Families:
 
 @dataclass(frozen=True, eq=False)
 class Guess:
-    """Public inputs of a choice. estimates: one per query of every family, in order.
-
-    penalties: one per candidate, subtracted from its distance. allowed: whether a candidate may be chosen.
-    """
+    """Public inputs of a choice: estimates of queries, penalties of candidates, and which candidates are allowed."""
 
     estimates: FloatArray
     penalties: FloatArray
@@ -118,10 +114,7 @@ class Choice(Query[int]):
 
 @dataclass(frozen=True, eq=False)
 class Candidate(Query[IntegerArray]):
-    """Noisy answer of a candidate that is named at the draw: one number, or every cell of a marginal.
-
-    One unit changes either answer by at most l1 in L1.
-    """
+    """Noisy answer of a candidate that is named at the draw: a number or a marginal. A unit moves it by at most l1."""
 
     families: Families
 

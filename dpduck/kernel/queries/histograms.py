@@ -1,9 +1,9 @@
 """Histogram over an unbounded universe of keys: one charge pays for a noisy count of every key.
 
-Keys with rows get their noise when the histogram is made, from fresh entropy, and their noisy counts are stored with
-the secrets. So rows that move to another key later are never counted again under the same charge. The noise of every
-other key is derived when somebody asks for the key (draw_key_noise). The time of a question does not show which keys
-have rows, because keyed noise is drawn for every key of the question.
+Keys with rows get fresh noise when the histogram is made, and their noisy counts are stored with the secrets. So rows
+that move to another key later are never counted again under the same charge. The noise of every other key is derived
+when somebody asks for the key (draw_key_noise). Keyed noise is drawn for every key of a question, so that its time does
+not show which keys have rows.
 """
 
 from __future__ import annotations
@@ -58,7 +58,6 @@ class LazyHistogram(Hidden):
 
     @classmethod
     def from_bytes(cls, state: bytes) -> LazyHistogram:
-        """Parses the bytes that to_bytes wrote."""
         body = np.frombuffer(state, dtype="<u8", offset=SECRET_BYTES)
         if len(body) % 3:
             raise InternalError("the secret of a histogram is damaged")
@@ -92,7 +91,6 @@ class KeyedEntropy:
         self._rest = b""
 
     def bytes(self, count: int) -> builtins.bytes:
-        """Returns the next `count` bytes."""
         while len(self._rest) < count:
             message = self._block.to_bytes(8, "big") + self._key
             self._rest += hmac.digest(self._secret, message, hashlib.sha256)

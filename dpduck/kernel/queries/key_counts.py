@@ -28,10 +28,7 @@ class KeyDigests:
 
 
 class KeyCounts(Hidden):
-    """Counts by the 128-bit digest of the key, sorted by digest. They are hidden: even their number is private.
-
-    Two keys with one digest are treated as one key everywhere: in counts, in questions and in the keyed noise.
-    """
+    """Counts by the 128-bit digest of the key, sorted. Even their number is private. One digest is one key."""
 
     __slots__ = ("_exact_counts", "_exact_high", "_exact_low")
 
@@ -50,10 +47,7 @@ def keys_of(counts: Hidden) -> KeyCounts:
 def count_keys(
     cursor: duckdb.DuckDBPyConnection, job: CountingJob, bounding_key: bytes, workers: Workers | None = None
 ) -> KeyCounts:
-    """Returns exact counts by key. Its only error has one fixed text, since DuckDB's texts may quote data.
-
-    workers: see count_exactly.
-    """
+    """Returns exact counts by key. Its only error has one fixed text. workers: see count_exactly."""
     with counting_cells(cursor, read_job(job), bounding_key, workers) as (sql, second, given):
         high, low, counts = (np.ma.getdata(column) for column in reader.columns(second, sql, given))
     if counts.sum(dtype=object) >= LARGEST_TOTAL:

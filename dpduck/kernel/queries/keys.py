@@ -1,4 +1,5 @@
 """Selection of groups by private keys: a group with enough units is published if its noisy number of units is large.
+
 Nothing about other groups leaves. Delta is the chance that a new group is published, a tail of the noise.
 """
 
@@ -47,7 +48,6 @@ class KeyStream(Hidden):
         self._cursor, self._job, self._bounding_key, self._workers = cursor, job, bounding_key, workers
 
     def read_all(self) -> None:
-        """Reads every group and discards it."""
         with read_groups(self._cursor, self._job, self._bounding_key, self._workers) as batches:
             for _ in batches:
                 pass
@@ -71,7 +71,6 @@ class GroupBounds:
 
     @property
     def l1(self) -> int:
-        """Returns the L1 sensitivity of the counts that select the keys."""
         return min(self.groups * self.per_group, self.total)
 
     @property
@@ -129,13 +128,11 @@ class Threshold(Query[PublishedKeys]):
             raise InternalError("groups of no privacy unit")
 
     def of_aggregate(self, number: int) -> Beside:
-        """Returns the noise and the norms of one aggregate of the job."""
         rows = self.bounds.rows
         return self.beside[number] if self.beside else Beside(self.answers, (rows, rows * rows, rows))
 
     @property
     def paid(self) -> tuple[int, ...]:
-        """Returns the numbers of the aggregates that have noise of their own, besides the selecting count."""
         return tuple(number for number in range(self.aggregates) if self.other or number not in self.reused)
 
     @property

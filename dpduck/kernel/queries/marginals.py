@@ -78,10 +78,7 @@ def exact_marginals(
 def roll_up(
     table: IntegerArray, members: tuple[int, ...], wanted: Sequence[tuple[int, ...]], order: Sequence[int]
 ) -> dict[tuple[int, ...], IntegerArray]:
-    """Returns the wanted marginals of a table over the attributes `members`. Marginals share partial sums.
-
-    wanted: sets of attributes, all different. order: the order in which attributes are summed over.
-    """
+    """Returns the wanted marginals of a table over `members`. They share sums. order: of the attributes to sum over."""
     if len(wanted) == 1:
         return {wanted[0]: table.sum(axis=tuple(axis for axis, item in enumerate(members) if item not in wanted[0]))}
     marginals: dict[tuple[int, ...], IntegerArray] = {}
@@ -115,7 +112,6 @@ def _groups(wanted: set[tuple[int, ...]], sizes: tuple[int, ...]) -> list[list[t
 
 
 def _dense(counts: ExactCounts, number: int, attributes: tuple[int, ...]) -> IntegerArray:
-    """Returns the marginal on `attributes`, added up in integers from the sparse counts."""
     shape = tuple(counts._sizes[attribute] for attribute in attributes)
     table = np.zeros(prod(shape), dtype=np.int64)
     np.add.at(table, positions(counts, attributes), counts._exact_counts[number])

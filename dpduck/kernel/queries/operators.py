@@ -162,7 +162,6 @@ class KroneckerQuery:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Returns the shape of the answer: one axis per attribute."""
         return tuple(factor.rows for factor in self.factors)
 
     def asks_single_cells(self, attributes: int) -> bool:
@@ -175,17 +174,14 @@ class KroneckerQuery:
 
     @property
     def is_identity(self) -> bool:
-        """Tells whether each answer is the plain count of one cell of the query's attributes."""
         return all(isinstance(factor, IdentityFactor) for factor in self.factors)
 
     @property
     def norms(self) -> Norms:
-        """Returns the column norms. A norm of a Kronecker product is the product of its factors' norms."""
         first, second, largest = ([factor.norms[which] for factor in self.factors] for which in range(3))
         return prod(first), prod(second), prod(largest)
 
     def apply(self, marginal: IntegerArray) -> IntegerArray:
-        """Returns exact answers from the marginal on `attributes`. The answer has the shape `shape`."""
         answers = marginal
         for axis, factor in enumerate(self.factors):
             answers = factor.apply(answers, axis)
@@ -207,15 +203,12 @@ def hadamard_transform(codes: NDArray[Scalar]) -> NDArray[Scalar]:
     return codes
 
 
-# Families of linear queries on one marginal each: the candidates for questions of synthetic data (Hardt et al.).
-#
-# A query is a table of coefficients 0, 1 or -1 over the cells of its family's marginal. So one row of a privacy unit
-# changes its answer by at most 1.
-
-
 @dataclass(frozen=True, eq=False)
 class Family:
-    """Queries on one marginal.
+    """Linear queries on one marginal: candidates for questions of synthetic data (Hardt et al.).
+
+    A query is a table of coefficients 0, 1 or -1 over the cells of the marginal. So one row of a privacy unit changes
+    its answer by at most 1.
 
     attributes: increasing positions in the domain. shape: shape of the marginal. matrices: one per attribute, rows by
     values. The rows of their Kronecker product are the queries. Without matrices, every cell of the marginal is a
@@ -239,18 +232,15 @@ class Family:
 
     @property
     def is_marginal(self) -> bool:
-        """Tells whether the queries of the family are the cells of its marginal."""
         return not self.matrices and self.masks is None
 
     @property
     def rows(self) -> int:
-        """Returns the number of queries."""
         if self.masks is not None:
             return len(self.masks)
         return prod(len(matrix) for matrix in self.matrices) if self.matrices else prod(self.shape)
 
     def answers(self, marginal: NDArray[Scalar]) -> NDArray[Scalar]:
-        """Returns every query's answer from the marginal, shape (rows,)."""
         if self.masks is not None:
             return np.asarray(self.masks.reshape(len(self.masks), -1) @ marginal.reshape(-1))
         table = marginal

@@ -3,12 +3,12 @@
 Two sparse vector mechanisms run side by side: for answers above the hypothesis, and for answers below it. One fires if
 the noisy distance reaches its noisy threshold. Then both get fresh thresholds. Noise is one-sided (geometric): an
 answer that does not fire is within threshold + threshold noise. docs/sparse_queries.md proves that one round, until one
-fires, is (D/b1 + D/b2)-differentially private with D = unit_bound * UNITS. b1 and b2 are the scales of the noises of
-thresholds and of questions.
+fires, is (D/b1 + D/b2)-differentially private with D = unit_bound * UNITS and the scales b1 of thresholds and b2 of
+questions.
 
 The reason: a unit makes the distances of one side alone grow, by at most D. Moving that side's threshold by D covers
-every question before the last, and the other side needs nothing there. The last question's tail moves by at most D.
-By zCDP's composition all rounds together cost updates * ((D/b1 + D/b2)^2 / 2 + D^2 / (2 s)). Here s is the variance of
+every question before the last, and the other side needs nothing there. The last question's tail moves by at most D. By
+zCDP's composition all rounds together cost updates * ((D/b1 + D/b2)^2 / 2 + D^2 / (2 s)), where s is the variance of
 the Gaussian measurement.
 """
 
@@ -82,11 +82,9 @@ class GateLaw:
     total_parameter: Fraction
 
     def total_ask(self, scan: AskScan) -> Ask[int]:
-        """Returns the ask for the noisy number of rows, a session's first measurement."""
         return Ask(scan, Total(), Noise(self.noise, self.total_parameter))
 
     def gate_ask(self, scan: AskScan) -> Ask[bytes]:
-        """Returns the ask for all rounds with their measurements."""
         if scan.l1 != self.unit_bound:
             raise InternalError("the session and its counts disagree about the contribution bound")
         gate = SparseVector(Noise(NoiseKind.LAPLACE, self.question_scale), Noise(self.noise, self.parameter))
@@ -94,10 +92,7 @@ class GateLaw:
 
 
 def one_sided(scale: Fraction, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Draws independent integers k >= 0 with P(k) proportional to exp(-k / scale), exactly. The shape is (count,).
-
-    Negative draws of a discrete Laplace law are rejected: the other draws have this law.
-    """
+    """Draws integers k >= 0 with P(k) proportional to exp(-k / scale), exactly: rejects negative Laplace draws."""
     parts: list[NDArray[np.int64]] = []
     missing = count
     while missing > 0:
@@ -108,10 +103,7 @@ def one_sided(scale: Fraction, count: int, entropy: Entropy) -> NDArray[np.int64
 
 
 class Questions(Hidden):
-    """Hidden exact answers of some questions, with fresh noise. SessionGate.look uses the noise of a question once.
-
-    measurements: the noise of later measurements, drawn beforehand, so that a look only compares and adds.
-    """
+    """Hidden exact answers of questions. Each has fresh noise for one look, and noise for later measurements."""
 
     __slots__ = ("_exact", "_looked", "_measurements", "_noise")
 
@@ -156,10 +148,8 @@ class SessionGate(Hidden):
         return Questions(exact, noise, draw(measured, min(rounds, len(lengths)), self._entropy))
 
     def look(self, questions: Questions, number: int, hypothesis: int, round_number: int) -> int | None:
-        """Returns None if the hypothesis (in 1/UNITS) is close enough. Otherwise returns a noisy answer: a round ends.
-
-        Questions are looked at in order, each once: the noise of a question serves one comparison.
-        """
+        """Returns None if the hypothesis (in 1/UNITS) is close enough. Otherwise a round ends with a noisy answer."""
+        # each question is looked at once, in order: its noise serves one comparison
         if number <= questions._looked or not 0 <= round_number < self._law.updates:
             raise InternalError("a question was looked at twice, or after the last round")
         questions._looked = number

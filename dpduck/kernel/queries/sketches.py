@@ -1,9 +1,8 @@
 """Noisy count sketch (Charikar, Chen and Farach-Colton 2002) of the occupied cells, with hashing that SQL can repeat.
 
-Row j adds the signed count of every cell to one of `width` buckets. Let L_1, L_2, .. be the numbers of a cell's key
-labels. The cell's hash is (b_0 + b_1 L_1 + b_2 L_2 + ..) mod P, with P = 2^61 - 1. Hashes are pairwise independent over
-distinct lists of numbers. The bucket is the hash modulo the width, and the sign is the parity of a second such hash.
-The coefficients are public and released.
+Row j adds the signed count of every cell to one of `width` buckets. A cell with the numbers L_1, L_2, .. of its key
+labels has the hash (b_0 + b_1 L_1 + b_2 L_2 + ..) mod P, with P = 2^61 - 1. Hashes are pairwise independent. The bucket
+is the hash modulo the width, and the sign is the parity of a second such hash. The coefficients are released.
 """
 
 from __future__ import annotations

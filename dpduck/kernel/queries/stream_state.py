@@ -22,9 +22,9 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from dpduck.kernel.contributions import UNIT
 from dpduck.kernel.counting.hidden import ExactCounts, Hidden
 from dpduck.kernel.rows import reader
+from dpduck.kernel.rows.bounding import UNIT
 from dpduck.kernel.stage import KEPT
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import InternalError, StoreError
@@ -77,16 +77,13 @@ class StreamState(Hidden):
 
     @property
     def kept_table(self) -> str:
-        """Returns the table of kept rows by unit."""
         return f"{self._place}.main.kept"
 
     @property
     def number_closed(self) -> int:
-        """Returns the number of periods that were measured."""
         return self.versions[-1].closed if self.versions else 0
 
     def create(self) -> None:
-        """Creates the tables of a stream without measurements."""
         codes = ", ".join(f"c{number} BIGINT" for number in range(self._shape.attributes))
         counts = ", ".join(f"t{number} BIGINT" for number in range(self._shape.tables))
         self._run("BEGIN")
@@ -132,7 +129,6 @@ class StreamState(Hidden):
         return recorded.version == 0 or _same(self.versions[recorded.version - 1].seal, recorded.seal)
 
     def counts(self, counts: ExactCounts) -> ExactCounts:
-        """Returns the counts of new periods together with the counts of earlier periods."""
         columns = self._columns(f"SELECT {', '.join(self._count_columns())} FROM {{}}.main.counts")
         arrays = [np.ma.getdata(column).astype(np.int64) for column in columns]
         size = self._shape.attributes
@@ -176,10 +172,8 @@ class StreamState(Hidden):
         return " ".join(str(int(column[0])) for sql in (kept_sql, counts) for column in self._columns(sql))
 
     def _merge(self) -> None:
-        """Merges the rows of each unit into one, if at least half of all rows are new, and there are FEW_KEPT or more.
-
-        So a refresh reads at most twice as many rows as there are units (or FEW_KEPT), after any number of refreshes.
-        """
+        """Merges the rows of each unit, if at least half of all rows are new, and there are FEW_KEPT or more."""
+        # so a refresh reads at most twice as many rows as there are units, or FEW_KEPT, after any number of refreshes
         (merged,), (every,) = self._columns("SELECT count(*) FILTER (version = 0), count(*) FROM {}.main.kept")
         if int(every) >= max(2 * int(merged), FEW_KEPT):
             added = f"CAST(sum({KEPT}) AS INTEGER) AS {KEPT}"

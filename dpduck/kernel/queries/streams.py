@@ -37,8 +37,8 @@ from math import prod
 import duckdb
 import numpy as np
 
-from dpduck.kernel.columns.expressions import Comparison, Literal, RelationColumn
-from dpduck.kernel.contributions import UNIT
+from dpduck.kernel.columns.comparisons import Comparison, Literal
+from dpduck.kernel.columns.expressions import RelationColumn
 from dpduck.kernel.counting.exact import counts_of, key_slot_sql, read_job, read_rows, word_cells
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.counting.jobs import CountingJob
@@ -51,6 +51,7 @@ from dpduck.kernel.queries.operators import KroneckerQuery, MatrixFactor
 from dpduck.kernel.queries.stream_state import ARRIVED, POURED, TAKEN, StreamState, Version
 from dpduck.kernel.queries.tables import Table, operator_of, require_weights
 from dpduck.kernel.rows import reader
+from dpduck.kernel.rows.bounding import UNIT
 from dpduck.kernel.stage import arrivals_sql, cells_sql, taken_sql
 from dpduck.kernel.worker.program import BATCH_TEXTS
 from dpduck.kernel.worker.workers import Workers
@@ -64,10 +65,7 @@ StreamAsk = Ask[tuple[IntegerArray, ...]]
 
 
 def require_stream(asks: Sequence[StreamAsk], axis: int) -> tuple[CountingJob, MatrixFactor, int]:
-    """Returns a stream's job and matrix, and the slot of its first period. Refuses asks that are no stream.
-
-    It runs before the charge, too. All asks share one job, and one matrix over consecutive bins of one column.
-    """
+    """Returns a stream's job and matrix, and its first period's slot. Refuses asks that are no stream."""
     job, matrix = asks[0].scan.job, _over_time(asks[0], axis)
     if any(ask.scan.job is not job or _over_time(ask, axis) is not matrix for ask in asks):
         raise InternalError("asks of several streams")
@@ -94,7 +92,6 @@ def require_stream(asks: Sequence[StreamAsk], axis: int) -> tuple[CountingJob, M
 
 
 def _over_time(ask: StreamAsk, axis: int) -> MatrixFactor:
-    """Returns the matrix of an ask over the time axis. Refuses an ask without one."""
     query = operator_of(ask)
     matrix = dict(zip(query.attributes, query.factors, strict=True)).get(axis)
     if ask.times != 1:
@@ -163,7 +160,6 @@ def _measure_rows(
 
 
 def _of_part(ask: StreamAsk, axis: int, part: MatrixFactor) -> KroneckerQuery:
-    """Returns the query of an ask with only some rows of the strategy."""
     query = operator_of(ask)
     pairs = zip(query.attributes, query.factors, strict=True)
     return KroneckerQuery(query.attributes, tuple(part if attribute == axis else factor for attribute, factor in pairs))

@@ -1,9 +1,9 @@
 """Noisy summary of a sparse table, drawn without the table (Cormode et al. 2012, sections 4 and 5).
 
 The summary depends only on the whole noisy table, with exact geometric noise in every cell, and on further chance. A
-layer holds the cells between two thresholds. Thresholds fall until the layers hold enough cells, of the same noisy
-table. Each occupied cell gets noise. Of the empty cells only those in a layer are drawn. Nothing shows which cells are
-occupied: rows are sorted by position, and position breaks ties of priorities.
+layer holds the cells between two thresholds. Thresholds fall until the layers hold enough cells. Each occupied cell
+gets noise, and of the empty cells only those in a layer are drawn. Nothing shows which cells are occupied: rows are
+sorted by position, and position breaks ties of priorities.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import product
 from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpduck.algebra.dyadic import DyadicAxis, node_sensitivity
-from dpduck.kernel.counting.hidden import ExactCounts, Hidden
+from dpduck.kernel.counting.hidden import Hidden
 from dpduck.kernel.noise.binomial import binomial
 from dpduck.kernel.noise.coins import flips
 from dpduck.kernel.noise.entropy import Entropy, words64
@@ -27,9 +26,10 @@ from dpduck.kernel.noise.law import NoiseKind
 from dpduck.kernel.noise.layers import SummaryLaw, draw_counts, keep_floats
 from dpduck.kernel.noise.zero_cells import empty_cells
 from dpduck.kernel.price import Ask, AskScan, Query
-from dpduck.kernel.queries.cells import MixedRadix, Positions, merge_cells, ordering
+from dpduck.kernel.queries.cells import MixedRadix, Positions, ordering
 from dpduck.kernel.queries.marginals import cells_of
 from dpduck.kernel.queries.operators import Norms
+from dpduck.kernel.queries.sparse_counts import SparseCounts, sparse_counts
 from dpduck.values.arrays import FloatArray, IntegerArray
 from dpduck.values.errors import InternalError
 
@@ -39,8 +39,8 @@ class SummaryPlan:
     """Public plan of a summary: the layers in order, all with one scale, and the size at which drawing stops.
 
     size: layers are drawn until there are more cells than this. None: every layer is drawn. priorities: whether cells
-    get a priority |count| / r, with r uniform on (0, 1]. A layer's priorities lie between its thresholds. whole: if
-    True, the summary is the noisy table itself.
+    get a priority |count| / r, with r uniform on (0, 1], between the thresholds of their layer. whole: whether the
+    summary is the noisy table itself.
     """
 
     layers: tuple[SummaryLaw, ...]
@@ -50,16 +50,12 @@ class SummaryPlan:
 
     @property
     def scale(self) -> Fraction:
-        """Returns the scale of the noise."""
         return self.layers[0].scale
 
 
 @dataclass(frozen=True)
 class NoisySummary:
-    """Cells sorted by their positions, shape (words, rows), with noisy counts and priorities, shape (rows,).
-
-    layers: the number of drawn layers.
-    """
+    """Cells sorted by their positions, shape (words, rows), with noisy counts and priorities. layers: how many."""
 
     positions: Positions
     counts: IntegerArray
@@ -88,16 +84,6 @@ class Layers(Query[NoisySummary]):
         if {law.scale for law in chosen.layers} != {ask.law.parameter}:
             raise InternalError("the layers of a summary have other noise than was paid for")
         return draw_summary(sparse_counts(cells_of(counts, ask.scan), self.axes, self.radix), chosen, entropy)
-
-
-class SparseCounts(Hidden):
-    """Exact nonzero counts, sorted by position. They are hidden, because even their number is private."""
-
-    __slots__ = ("_occupied_counts", "_occupied_positions", "radix")
-
-    def __init__(self, radix: MixedRadix, positions: Positions, counts: IntegerArray) -> None:
-        self.radix = radix
-        self._occupied_positions, self._occupied_counts = merge_cells(positions, counts)
 
 
 def draw_summary(exact: SparseCounts, plan: SummaryPlan, entropy: Entropy) -> NoisySummary:
@@ -159,11 +145,8 @@ def _in_layer(law: SummaryLaw, noisy: IntegerArray, entropy: Entropy) -> NDArray
 
 
 def _priorities(law: SummaryLaw, counts: IntegerArray, entropy: Entropy) -> FloatArray:
-    """Returns priorities |count| / r, with r uniform over the range for which the cell is in this layer.
-
-    They are floats for occupied and empty cells alike, computed from the noisy count and fresh chance. Rounding can
-    make the summary a little less accurate, never less private.
-    """
+    """Returns priorities |count| / r, with r uniform over the range for which the cell is in this layer."""
+    # floats of noisy counts and fresh chance: rounding makes a summary a little less accurate, never less private
     magnitudes = np.abs(counts).astype(np.float64)
     uniform = ((words64(entropy, len(counts)) >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53
     if law.above is None and law.tau <= law.theta:  # anywhere above the only threshold
@@ -179,43 +162,3 @@ def _join_layers(parts: Sequence[NoisySummary]) -> NoisySummary:
     counts = np.concatenate([part.counts for part in parts])[order]
     priorities = np.concatenate([part.priorities for part in parts])[order]
     return NoisySummary(positions.take(order, axis=1), counts, priorities, len(parts))
-
-
-# Exact counts of dyadic intervals and Haar coefficients over ordered attributes, from the occupied cells alone.
-
-
-def sparse_counts(counts: ExactCounts, axes: Sequence[DyadicAxis | None], radix: MixedRadix) -> SparseCounts:
-    """Returns the first aggregate's counts by position. axes: each attribute's nodes, or None to keep its values.
-
-    radix: numbering of the cells, with nodes in place of the attributes that have some.
-    """
-    sizes = tuple(size if axis is None else axis.nodes for size, axis in zip(counts._sizes, axes, strict=True))
-    if sizes != radix.sizes or any(axis and axis.size != size for size, axis in zip(counts._sizes, axes, strict=True)):
-        raise InternalError("the summary and the counts disagree about the domain")
-    coordinates, values = counts._exact_coordinates, counts._exact_counts[0]
-    if not any(axes):
-        return SparseCounts(radix, radix.pack(coordinates, len(values)), values)
-    positions, sums = np.empty((len(radix.bases), 0), dtype=np.int64), np.empty(0, dtype=np.int64)
-    for steps in product(*(range(1 if axis is None else axis.per_row) for axis in axes)):
-        nodes, signed = _nodes(coordinates, values, axes, steps)
-        level = merge_cells(radix.pack(nodes, len(signed)), signed)
-        positions, sums = np.concatenate([positions, level[0]], axis=1), np.concatenate([sums, level[1]])
-    return SparseCounts(radix, positions, sums)
-
-
-def _nodes(
-    coordinates: Sequence[NDArray[np.integer]],
-    values: IntegerArray,
-    axes: Sequence[DyadicAxis | None],
-    steps: Sequence[int],
-) -> tuple[list[NDArray[np.integer]], IntegerArray]:
-    """Returns the node of each cell at one level of each axis, and the cell's count with its sign at that node."""
-    nodes: list[NDArray[np.integer]] = []
-    for codes, axis, step in zip(coordinates, axes, steps, strict=True):
-        if axis is None:
-            nodes.append(codes)
-            continue
-        numbers, signs = axis.of_code(codes, step)
-        nodes.append(numbers)
-        values = values if signs is None else values * signs
-    return nodes, values

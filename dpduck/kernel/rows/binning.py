@@ -1,8 +1,8 @@
 """Key columns in SQL: the expression that rows are grouped by, and the domain code of each group.
 
-Three rules are tested. No expression here can raise on any value. Labels and edges that are texts are prepared
-parameters, so nothing needs quoting. The public domain bounds the number of groups, so any number of values outside of
-it takes no memory. The form of each expression is the fastest that was measured (benchmarks/speed/counting.py).
+No expression here can raise on any value. Labels and edges that are texts are prepared parameters. The public domain
+bounds the number of groups, so values outside of it take no memory. The form of each expression is the fastest that was
+measured (benchmarks/speed/counting.py).
 """
 
 from __future__ import annotations
@@ -59,7 +59,6 @@ class KeyReading:
         return f"ifnull({slot}, {len(self.codes)})" if self.null_code >= 0 else f"({slot})"
 
     def decode(self, slots: NDArray[np.integer]) -> NDArray[np.integer]:
-        """Converts slots to domain codes, in a small integer type."""
         table = np.append(self.codes, self.null_code)
         codes: NDArray[np.integer] = table.astype(np.int16 if table.max() < 1 << 15 else np.int64)[slots]
         return codes
@@ -172,31 +171,6 @@ def _value_position(value: str, domain: ValueDomain, name: str) -> str:
     return f"(SELECT dpduck_place FROM ({places}) AS dpduck_places WHERE dpduck_label = {value})"
 
 
-# DuckDB keeps all columns of the rows that it looks up in a subquery, for each copy that joins made. So a text that is
-# looked up in a long list is made short before that, in a SELECT of its own.
-
-
-def is_long_list(key: GroupKey) -> bool:
-    """Tells whether a key's texts are looked up in a subquery."""
-    domain = key.domain
-    return isinstance(domain, ValueDomain) and domain.type_name == "VARCHAR" and len(domain.values) > MOST_POSITIONS
-
-
-def label_name(position: int) -> str:
-    """Returns the name of the column with the short text of a key (short_label)."""
-    return f"dpduck_label_{position}"
-
-
-def short_label(key: GroupKey) -> str:
-    """Writes a key's text if it is short enough for a label. All longer texts become one text that is no label."""
-    if not isinstance(key.domain, ValueDomain):
-        raise InternalError("a list of labels without labels")
-    longest = max(len(label.encode("utf-8", "surrogatepass")) for label in key.domain.values)
-    value = f"TRY_CAST({key.value.sql} AS VARCHAR)"
-    none = "x" * (longest + 1)
-    return f"CASE WHEN strlen({value}) <= {longest} THEN {value} WHEN {value} IS NOT NULL THEN '{none}' END"
-
-
 def _list_code(value: str, domain: ValueDomain, name: str, position: str) -> str:
     count = len(domain.values)
     null_code = str(count) if domain.with_null else "NULL"
@@ -216,3 +190,28 @@ def _range_reading(domain: RangeDomain, name: str, value: str) -> KeyReading:
     codes = np.arange(count + 1, dtype=np.int64)
     inside = f"{value} IS NULL OR ({bins.inside})"
     return KeyReading(group, 0, codes, -1, (inside,), "", bins.parameters, group, count + 1)
+
+
+def is_long_list(key: GroupKey) -> bool:
+    """Tells whether a key's texts are looked up in a subquery."""
+    domain = key.domain
+    return isinstance(domain, ValueDomain) and domain.type_name == "VARCHAR" and len(domain.values) > MOST_POSITIONS
+
+
+def label_name(position: int) -> str:
+    """Returns the name of the column with the short text of a key (short_label)."""
+    return f"dpduck_label_{position}"
+
+
+def short_label(key: GroupKey) -> str:
+    """Writes a key's text if it is short enough for a label. All longer texts become one text that is no label.
+
+    DuckDB keeps all columns of the rows that it looks up in a subquery, for each copy that joins made. So long texts
+    are made short before that, in a SELECT of its own.
+    """
+    if not isinstance(key.domain, ValueDomain):
+        raise InternalError("a list of labels without labels")
+    longest = max(len(label.encode("utf-8", "surrogatepass")) for label in key.domain.values)
+    value = f"TRY_CAST({key.value.sql} AS VARCHAR)"
+    none = "x" * (longest + 1)
+    return f"CASE WHEN strlen({value}) <= {longest} THEN {value} WHEN {value} IS NOT NULL THEN '{none}' END"

@@ -55,7 +55,6 @@ def _literal(text: str, type_name: str) -> str:
 
 
 def _regular_step(edges: list[int]) -> int | None:
-    """Returns the common difference of increasing edges, None if there is none."""
     step = edges[1] - edges[0]
     regular = step > 0 and edges == list(range(edges[0], edges[0] + step * len(edges), step))
     return step if regular else None
@@ -128,7 +127,6 @@ def _as_doubles(domain: RangeDomain, exact: list[Fraction]) -> NDArray[np.float6
 
 
 def _just_below(domain: RangeDomain, edges: NDArray[np.float64], exact: list[Fraction]) -> NDArray[np.float64]:
-    """Returns the largest value of the column's type below each edge."""
     if domain.type_name == "FLOAT":
         single = np.nextafter(edges.astype(np.float32), np.float32(-np.inf))
         return single.astype(np.float64)
@@ -186,10 +184,7 @@ def _edge_bins(value: str, domain: RangeDomain, name: str) -> str:
 
 
 def texts_sql(name: str, type_name: str) -> str:
-    """Writes SQL that turns a prepared parameter, a JSON list of texts, into a list of this type.
-
-    A bound Python list would take DuckDB 1.5 0.2 ms for each element. A text takes no such time.
-    """
+    """Writes a list of this type from a JSON list in a parameter. A Python list would take 0.2 ms for each element."""
     return f"CAST(from_json(${name}, '[\"VARCHAR\"]') AS {type_name}[])"
 
 
@@ -220,7 +215,6 @@ def _guess(value: str, domain: RangeDomain) -> str | None:
 
 
 def _halve(value: str, edges: list[str], low: int, high: int) -> str:
-    """Writes a binary tree of comparisons with the bins low .. high - 1 as leaves."""
     if high - low == 1:
         return str(low)
     middle = (low + high) // 2

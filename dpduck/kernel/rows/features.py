@@ -6,16 +6,14 @@ are stored or read may change the result:
 
 * Each form is over the rows of one unit: GROUP BY or PARTITION BY the unit.
 * Equal values get one form: 0 for -0, one NaN for all (comparable_sql). Types with other differences between equal
-  values are refused, such as INTERVAL (`is_feature` of values/sqltypes.py). So the least, the largest or any other
-  value is a function of the unit's rows.
+  values are refused, such as INTERVAL (`is_feature` of values/sqltypes.py).
 * A sum is of whole numbers or decimals that DuckDB keeps in 64 bits (fits_64_bits). It adds up in 128 bits, which
   2^63 rows do not fill. Doubles are refused: their sum depends on the order of rows.
 * Rows that are tied in an order are ordered by a keyed hash of all values that are read, then by these values. Rows
   that are still tied are the same.
 * Memory is bounded. A form keeps one value of a unit while its rows are read. DISTINCT and windows keep one short value
   of each row: a text beyond 64 bytes that only tells rows apart is replaced by its SHA-256 (held.py). The more texts
-  the features of a statement hold, the fewer bytes each text may have. All subqueries of a statement together may have
-  few orders of windows and few DISTINCT (texts_held).
+  the features of a statement hold, the fewer bytes each text may have, and orders and DISTINCT are few (texts_held).
 """
 
 from __future__ import annotations
@@ -56,9 +54,7 @@ def without_signs(value: str, type_name: str) -> str:
 def texts_held(source: Source) -> int:
     """Returns the number of texts that DuckDB holds for a row besides stored texts: computed ones, and features.
 
-    A text counts once for each feature, and once in its order. DuckDB makes the sort keys of thousands of rows before
-    it takes the first row. If a larger text replaces another one, it keeps both until all rows are read. All subqueries
-    of a statement count together, since DuckDB holds them at the same time, however they are joined.
+    A text counts for each feature, and in its order. Texts of all subqueries are held until all rows are read.
     """
     relations = list(_units_of(source))
     windowed, grouped = ([node for node in relations if node.windowed is kind] for kind in (True, False))
@@ -79,7 +75,6 @@ def _require_few(count: int, most: int, what: str, accepted: str) -> None:
 
 
 def _units_of(source: Source) -> Iterator[Units]:
-    """Yields all Units relations of a source, also nested ones."""
     first = source.first
     if isinstance(first, Units):
         yield first
@@ -103,10 +98,8 @@ def _orders(relation: Units) -> set[tuple[tuple[OrderItem, ...], bool]]:
 
 
 def _of_windows(relation: Units) -> int:
-    """Returns the number of texts that windows hold. DuckDB computes windows of different orders one after the other.
-
-    Each holds the results of earlier ones, and the values that it orders by. These are all values if it orders ties.
-    """
+    """Returns the number of texts that windows hold: DuckDB computes different orders one after the other."""
+    # each holds earlier results and the values that it orders by, which are all values if it orders ties
     tied = sum(map(_is_text, {*column_operands(relation), *relation.operands}))
     texts = 0
     for order, in_full in _orders(relation):
@@ -129,10 +122,7 @@ def _is_text(operand: RowValue) -> bool:
 def feature_sql(
     feature: Feature, values: Mapping[RowValue, str], condition: str, relation: Units, tied: Sequence[str]
 ) -> str:
-    """Writes a feature over the rows of a unit. values: SQL of its operands. condition: SQL filter of its rows.
-
-    tied: SQL that orders tied rows: a keyed hash first, then all values that are read.
-    """
+    """Writes a feature over a unit's rows. condition: filter of rows. tied: orders tied rows, by a keyed hash first."""
     if relation.windowed:
         by = ", ".join(part.sql for part in parts_of(relation.unit))
         return _window_sql(feature, values, condition, by, tied)
@@ -191,7 +181,6 @@ _FIRST = "ASC NULLS LAST"
 
 
 def _order_keys(order: Sequence[OrderItem], values: Mapping[RowValue, str]) -> list[tuple[str, str]]:
-    """Returns SQL of the values of an order, each with its direction and NULLS FIRST or LAST."""
     return [
         (values[item.operand], f"{_WAYS[item.descending]} NULLS {'FIRST' if item.nulls_first else 'LAST'}")
         for item in order

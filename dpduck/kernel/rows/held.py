@@ -1,10 +1,10 @@
 """Values of a private row that DuckDB holds in memory for a join: short values, and a hash of all stored values.
 
-DuckDB keeps either side of a join in memory, and a joined row again for the next join. A few long texts of one person,
-or their copies, could fill the memory. The statement would then fail after its charge, and so reveal them. So each
-table is read in a SELECT of its own if rows are joined or counted for each unit. That SELECT leaves out a row with too
-long a text, also of a public table: private rows decide how often it is held. It also computes the hash that orders a
-unit's rows. A value that no expression can read becomes TRUE, or stays NULL.
+DuckDB keeps either side of a join in memory. A few long texts of one person, or their copies, could fill the memory.
+The statement would then fail after its charge, and so reveal them. So if rows are joined or counted for each unit, each
+table is read in a SELECT of its own, which leaves out a row with too long a text. It also computes the hash that orders
+a unit's rows. A value that no expression can read becomes TRUE, or stays NULL. Public tables are read alike: private
+rows decide how often their rows are held.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from dpduck.kernel.columns.expressions import Expression, RelationColumn, columns_of
 from dpduck.kernel.columns.stored import LONGEST_JOINED, fits_sql, shorten_sql
-from dpduck.kernel.contributions import order_sql, rank_sql
 from dpduck.kernel.relations import Join
+from dpduck.kernel.rows.bounding import order_sql, rank_sql
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
@@ -31,10 +31,9 @@ LONGEST_MADE = 256
 def hash_input_sql(column: str, type_name: str) -> str:
     """Writes the part of a stored column that the hash for the order of a unit's rows uses.
 
-    The stored form of a VARIANT or a GEOMETRY depends on neighbouring rows. DuckDB's file has the fields of a VARIANT
-    as columns if neighbouring rows have them. {} is then read as NULL: one person decided whether `x IS NULL` counted
-    40,000 others. A file has GEOMETRY as numbers if all values of a part are of one kind. A zero then loses its sign.
-    So the hash depends on whether a GEOMETRY is NULL, but not on its value, and not on a VARIANT.
+    The stored form of a VARIANT or a GEOMETRY depends on neighbouring rows. If neighbouring rows have fields, {} is
+    read as NULL: one person decided whether `x IS NULL` counted 40,000 others. If all values of a part are of one kind,
+    a zero of a GEOMETRY loses its sign. So of a GEOMETRY only IS NULL is hashed, and of a VARIANT nothing.
     """
     kind = sql_type(type_name)
     if kind.mentions("VARIANT"):
@@ -82,10 +81,7 @@ class Held:
 def held_by(
     expressions: Sequence[Expression], content: Sequence[Expression], bounds: tuple[int, bool], made: int = 0
 ) -> Held:
-    """Returns the columns that are held if these expressions are read. bounds: results of most_copies and repeats.
-
-    content: columns that order rows. made: number of further texts that are held (texts_held).
-    """
+    """Returns the columns that are held if these expressions are read. made: number of further texts (texts_held)."""
     read = tuple(expr for expr in columns_of(expressions) if not sql_type(expr.type_name).is_short)
     by_table: dict[str, list[RelationColumn]] = {}
     for column in columns_of(content):
@@ -98,19 +94,14 @@ def held_by(
 
 
 def longest_joined(texts: int, copies: int, repeated: bool) -> int:
-    """Returns the most bytes that each of `texts` texts of a joined row may have.
-
-    copies: bound of the joined rows of one row. repeated: whether a private join may repeat a row without a bound.
-    """
+    """Returns the most bytes of each text of a joined row. repeated: whether a private join may repeat it often."""
     together = LONGEST_JOINED * REPEATED // max(REPEATED, copies)
     return max(SHORTEST_READ, together // max(4 if repeated else 1, texts))
 
 
 def longest_made(texts: int, held: Held) -> int:
-    """Returns the most bytes of each of `texts` texts that a worker computes from a row and DuckDB holds for every row.
-
-    A worker can turn one byte into a long text: with 4,096 bytes for each, one person's 70,000 rows filled 300 MB.
-    """
+    """Returns the most bytes of each text that a worker computes from a row and DuckDB holds for every row."""
+    # a worker can make one byte a long text: with 4,096 bytes each, one person's 70,000 rows filled 300 MB
     return min(held.longest, LONGEST_MADE, LONGEST_MADE * 4 // max(4, texts))
 
 
@@ -127,12 +118,12 @@ def apart_sql(value: str, type_name: str) -> str:
 
 
 def cut_sql(join: Join, number: Expression | None = None) -> tuple[list[str], str]:
-    """Writes SQL that keeps at most join.copies rows of a table for each value of its keys. Returns columns to add to
-    the table first, and a QUALIFY over them. DuckDB holds a window's order columns for all rows, so these are short.
+    """Writes SQL that keeps at most join.copies rows of a table for each value of its keys.
 
-    In a private table, rows of one key are of one unit. The first by a keyed hash of their own content are kept:
-    neither other units nor chance decide. Tied rows are equal, bit by bit, in all that may be read. In a public table
-    any rows may be kept. number: the number of a private row's period, for a limit in each period.
+    Returns columns to add to the table first, and a QUALIFY over them. In a private table, rows of one key are of one
+    unit. The first by a keyed hash of their own content are kept: neither other units nor chance decide. Tied rows are
+    equal, bit by bit, in all that may be read. number: the number of a private row's period, for a limit in each
+    period.
     """
     keys, content = ([column.of("dpduck_t") for column in columns] for columns in (join.keys, join.content))
     apart = [apart_sql(own, column.type_name) for own, column in zip(content, join.content, strict=True)]

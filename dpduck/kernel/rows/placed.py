@@ -1,11 +1,11 @@
 """Renders a Source as the SQL of a FROM, and separates the analyst's expressions, which a worker evaluates.
 
-The database's process evaluates stored columns, their comparisons (plain) and constant SQL of the kernel (features),
-and nothing else. From each joined table it reads only short rows (held).
-A worker evaluates every other expression, in one of two ways. If the joined row is enough, the expression is moved
-behind the joins. It may not be moved if an outer, SEMI or ANTI join, a UNION ALL or a feature of each unit depends on
-it. Then the worker evaluates it before the joins, on the rows of the one table that it is about (Stage). The answers
-come back by row number, and then form a column like any stored column.
+The database's process evaluates stored columns, plain comparisons and constant SQL of the kernel (features), and
+nothing else. From each joined table it reads only short rows (held).
+
+A worker evaluates every other expression: behind the joins if the joined row is enough, and before the joins if an
+outer, SEMI or ANTI join, a UNION ALL or a feature of each unit depends on it. It then gets the rows of the one table
+that the expression is about (Stage). Its answers come back by row number, and form a column like any stored column.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from dpduck.kernel.columns.comparisons import Coded, Comparison
 from dpduck.kernel.columns.conditions import beyond_scans, where_sql
-from dpduck.kernel.columns.expressions import AnalystSql, Coded, Comparison, Expression, Lookup, RelationColumn
+from dpduck.kernel.columns.expressions import AnalystSql, Expression, Lookup, RelationColumn
 from dpduck.kernel.columns.periods import inside_sql
-from dpduck.kernel.contributions import order_sql
 from dpduck.kernel.relations import (
     EXTENDING,
     NUMBER_TYPE,
@@ -36,6 +36,7 @@ from dpduck.kernel.relations import (
     repeats,
     tables_of,
 )
+from dpduck.kernel.rows.bounding import order_sql
 from dpduck.kernel.rows.features import column_operands, comparable_sql, feature_sql, texts_held, without_signs
 from dpduck.kernel.rows.held import Held, apart_sql, cut_sql, held_by, longest_made
 from dpduck.kernel.units import Numbered, SamePeriod, held_in, parts_of, period_of
@@ -54,9 +55,8 @@ class Stage:
 
     name: the table that the answers are put into. where: an SQL filter of its rows, "" for all. For units by periods it
     selects the periods that are read. flags: conditions. values: expressions, with the types that they are cast to.
-    extended: answers that are read where an outer join may have put NULLs for the table's row. NULL is read there, so
-    the expression must give NULL for a row of NULLs. texts: answers that are texts, which DuckDB holds for each row.
-    longest: most bytes of such a text.
+    extended: answers that an outer join may read as NULL, so that the expression must give NULL for a row of NULLs.
+    texts: answers that are texts, which DuckDB holds for each row, with `longest` bytes at most.
     """
 
     stored: Stored
@@ -71,10 +71,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class SourceSql:
-    """SQL of a source: the text after FROM, plain conditions of WHERE, conditions that were moved, stages in order.
-
-    order: SQL of hashes of stored columns that order a unit's rows, () if the content itself is hashed later.
-    """
+    """SQL of a source: FROM, plain conditions, moved conditions, stages, and hashes that order rows, if any."""
 
     from_sql: str
     where: tuple[str, ...]
@@ -95,10 +92,9 @@ def render_source(
 ) -> SourceSql:
     """Renders a source, with further conditions of WHERE.
 
-    copied: whether public tables are limited to as many rows for one key as the price assumes. If rows are the privacy
-    units, the SQL then bounds how often joins repeat one. joined: whether rows are joined with anything later.
-    read: further expressions that are read from rows. content: expressions that order rows, which are hashed if rows
-    are joined. periods: the periods that are read from each table with a column of periods.
+    copied: whether public tables are limited to as many rows for one key as the price assumes. joined: whether rows are
+    joined with anything later. read: further expressions that are read from rows. content: expressions that order rows,
+    which are hashed if rows are joined. periods: the periods that are read from each table with a column of periods.
     """
     bounds, texts = (most_copies(source), repeats(source)), texts_held(source)
     scope = _Scope([], copied, bounds=bounds, made=texts, periods=periods)
@@ -160,7 +156,6 @@ class _Scope:
         return written if written is None or joins else beyond_scans(written)
 
     def _flag(self, condition: Expression, where: str = "") -> str:
-        """Returns the column with the worker's answer to a condition about one table."""
         stage = self._about(condition, where)
         name = stage.flags.setdefault(condition, f"{stage.name}_f{len(stage.flags)}")
         return self._column(stage, name)
@@ -173,7 +168,6 @@ class _Scope:
         return f"{answer} = {name if sql_type(column.type_name).travels else f'CAST({name} AS VARCHAR)'}"
 
     def value(self, operand: RowValue) -> str:
-        """Writes an input value of features: a stored column, or the column with the worker's answers."""
         value, kind = operand.value, operand.type_name
         if isinstance(value, RelationColumn):
             if value.type_name != kind:
@@ -217,7 +211,6 @@ class _Scope:
         return self.asked[stored.alias, where]
 
     def table_sql(self, stored: Stored) -> str:
-        """Renders a table under its alias, with the answers about it as further columns."""
         stages = [stage for (alias, _), stage in self.asked.items() if alias == stored.alias]
         names = [
             f'{stage.name}."{name}"' for stage in stages for name in (*stage.flags.values(), *stage.values.values())
@@ -234,7 +227,6 @@ class _Scope:
         return inside_sql(stored.moment.of(alias), stored.moment, self.periods)
 
     def number(self, first: First) -> Expression | None:
-        """Returns the number of the period of a relation's rows, None if there are no periods."""
         if self.periods is None or isinstance(first, Grouped):
             return None
         if isinstance(first, Stored):
@@ -257,7 +249,6 @@ class _Scope:
         return f'{f"(SELECT * FROM {short} AS dpduck_t {cut})" if cut else short} AS "{alias}"'
 
     def own_stages(self) -> list[Stage]:
-        """Returns the stages of the tables of this FROM, once all expressions are known."""
         texts = [asked for asked in self.asked.values() if asked.texts]
         for asked in texts:
             asked.longest = longest_made(sum(len(stage.texts) for stage in texts), self.held)
@@ -301,7 +292,6 @@ def _parts(source: Source, scope: _Scope, movable: bool) -> _Parts:
 
 
 def _aliases(first: First, joins: Sequence[Join]) -> set[str]:
-    """Returns the aliases of the tables of a part of FROM."""
     aliases = {first.alias}
     for join in joins:
         aliases |= _aliases(join.right.first, join.right.joins)
@@ -329,9 +319,7 @@ def _inner_sql(relation: Grouped | Union | Units, outer: _Scope) -> str:
 
 
 def _features(relation: Units, scope: _Scope) -> list[str]:
-    """Writes the columns that are computed from a unit's rows. All values that are read order tied rows, so that rows
-    which are still tied are equal.
-    """
+    """Writes the columns that are computed from a unit's rows. All values that are read order tied rows."""
     if any(not isinstance(node, RelationColumn) for node, _ in relation.outputs):
         raise InternalError("a column that nobody stored")
     values = {operand: comparable_sql(operand, scope.value(operand)) for operand in relation.operands}
@@ -374,7 +362,6 @@ def _branch_sql(branch: Branch, outer: _Scope) -> str:
 
 
 def _level(source: Source, scope: _Scope) -> tuple[_Parts, list[str]]:
-    """Renders a source inside another one with its WHERE. None of its conditions can be moved out."""
     parts = _parts(source, scope, False)
     conditions = (scope.condition(predicate, False) for predicate in source.filters)
     return parts, [condition for condition in conditions if condition is not None]

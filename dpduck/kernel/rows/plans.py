@@ -2,13 +2,12 @@
 
 TRY catches errors of the expression inside it. Some passes compute an expression outside of its TRY: IN with five or
 more literals becomes a join below the TRY, and an expression that occurs twice is computed once below it. Another pass
-computes the range of a function from the exact least and largest value of a column. It raises while it plans if that
-range cannot exist: one row then decides whether the statement fails.
+computes the range of a function from the least and largest value of a column, and raises if that range cannot exist:
+one row then decides whether the statement fails.
 
 DuckDB has one such setting for a whole database instance, and reads it without a lock while other connections plan. To
-set it for a count and to restore it afterwards could crash a concurrent statement. It is set when dpduck is loaded, and
-stays. If somebody resets it, it is set again before the next count. If the configuration is locked meanwhile, nothing
-is counted.
+set it for each count could crash a concurrent statement. So it is set when dpduck is loaded, and stays. If somebody
+resets it, it is set again before the next count. If the configuration is locked meanwhile, nothing is counted.
 """
 
 from __future__ import annotations
@@ -32,10 +31,7 @@ rank of a million. Also off are extension, and those of 2.0 that move projection
 
 
 def keep_plans_plain(cursor: duckdb.DuckDBPyConnection) -> str:
-    """Switches off the passes that must be off. Raises Refusal if one is on and the configuration is locked.
-
-    Returns the value of disabled_optimizers after that.
-    """
+    """Switches off the passes that must be off, or refuses. Returns the value of disabled_optimizers after that."""
     running = _running(cursor)
     row = cursor.execute("SELECT current_setting('disabled_optimizers')").fetchall()
     if not running:
@@ -61,7 +57,6 @@ def passes_that_are_off(cursor: duckdb.DuckDBPyConnection) -> str:
 
 
 def _running(cursor: duckdb.DuckDBPyConnection) -> list[str]:
-    """Returns the passes of this DuckDB that must be off and are on."""
     listed = ", ".join(f"'{name}'" for name in STAY.split())  # a parameter costs 0.1 ms if pandas is not installed
     rows = cursor.execute(
         f"SELECT name FROM duckdb_optimizers() WHERE name NOT IN ({listed}) "

@@ -74,10 +74,8 @@ def batches(
 def text_batches(
     cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object], rows: int
 ) -> Iterator[pa.Table]:
-    """Yields the rows of a result, at most `rows` and about MOST_BYTES at a time. The first table is empty.
-
-    If only the number of rows were limited, long texts of one person could fill the memory.
-    """
+    """Yields the rows of a result, at most `rows` and about MOST_BYTES at a time. The first table is empty."""
+    # if only the number of rows were limited, long texts of one person could fill the memory
     pieces = batches(cursor, sql, parameters, VECTOR)
     empty = next(pieces)
     yield empty

@@ -10,9 +10,10 @@ from dpduck.kernel.columns.conditions import where_sql
 from dpduck.kernel.columns.expressions import Expression, RelationColumn
 from dpduck.kernel.columns.periods import pair_sql
 from dpduck.kernel.columns.stored import instant_sql, shorten_sql, text_sql
-from dpduck.kernel.contributions import UNIT, Contribution, order_sql
+from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.relations import EXTENDING, Source, Stored, Union, most_copies, repeats
+from dpduck.kernel.rows.bounding import UNIT, order_sql
 from dpduck.kernel.rows.held import hash_input_sql
 from dpduck.kernel.rows.placed import SourceSql, render_source
 from dpduck.kernel.units import REFERENCE, ROWS, Referenced, UnitTuple, lookup_sql, period_of, person_of
@@ -38,7 +39,6 @@ class JobScan(SourceSql):
 
     @property
     def longest_key(self) -> int:
-        """Returns the most bytes that all stored texts by which a row is grouped may have together."""
         copies = most_copies(self.job.source)
         if repeats(self.job.source):
             return longest_repeated(copies)
@@ -46,11 +46,9 @@ class JobScan(SourceSql):
 
     @property
     def longest_lookup(self) -> int:
-        """Returns the most bytes of a text that is looked up among a public table's keys (see LONGEST_KEY)."""
         return longest_lookup(most_copies(self.job.source), repeats(self.job.source))
 
     def ordering(self) -> dict[str, str]:
-        """Returns the columns, except the unit, that decide which rows of a unit are kept."""
         content = [
             hash_input_sql(col.sql, col.type_name if isinstance(col, RelationColumn) else "")
             for col in self.job.content
@@ -60,7 +58,6 @@ class JobScan(SourceSql):
 
     @property
     def bounding(self) -> list[str]:
-        """Returns the columns that decide which rows of a unit are kept, none without a unit."""
         return [] if self.unit is None else [UNIT, *self.ordering()]
 
     def number(self, value: Expression) -> Computed | None:
@@ -92,7 +89,6 @@ def scan_of(job: CountingJob) -> JobScan:
 
 
 def _read_expressions(job: CountingJob) -> list[Expression]:
-    """Lists the expressions that a job reads from rows, besides the conditions of its source."""
     expressions = [*(key.value for key in job.keys), *job.texts, *([] if job.digest is None else [job.digest])]
     expressions += [part for total in job.aggregates for part in (total.condition, total.value) if part is not None]
     expressions += [] if job.unit is None else [job.unit]
@@ -105,7 +101,7 @@ def is_row_by_row(job: CountingJob, private: frozenset[str]) -> bool:
 
 
 def _firsts(source: Source, private: frozenset[str]) -> frozenset[str]:
-    """Returns the private tables of which each row makes rows alone. Empty if some row is made from several rows."""
+    """Returns the private tables with rows that each make whole rows here. Empty if a row is made from several rows."""
     for join in source.joins:
         right = join.right
         if join.kind in EXTENDING or right.joins or not isinstance(right.first, Stored) or right.first.table in private:
@@ -121,9 +117,8 @@ def rows_sql(scan: JobScan, outputs: Mapping[str, str], conditions: Sequence[str
     """Writes a SELECT of the outputs, the worker's inputs, and the unit and its order if there is one.
 
     If the unit is in another table, rows are filtered before that table is joined. The last condition names the unit
-    and the reference, although every joined row has a reference. If it named the unit alone, DuckDB would expect that a
-    fifth of the units meet it. It would then hash the table of units instead of the few filtered rows, which takes
-    TPC-H query 6 twice the time.
+    and the reference. If it named the unit alone, DuckDB would hash the table of units instead of the few filtered
+    rows, which takes TPC-H query 6 twice the time.
     """
     unit, unit_type, period = scan.unit, scan.job.unit_type, period_of(scan.job.unit)
     conditions, outputs = [*scan.where, *conditions, *division.guards()], {**outputs, **division.inputs()}

@@ -44,7 +44,6 @@ class Asking:
 
     @property
     def rows_with_answers(self) -> str:
-        """Returns SQL of the rows with the worker's answers in place of its inputs."""
         if self.program is None:
             return self.sql
         return f"SELECT * FROM {RELATION}{f' WHERE {KEEP}' if self.kept else ''}"

@@ -1,8 +1,8 @@
 """Checks, by DuckDB's own parse, that the text which a worker will run is one expression over one row.
 
-A worker holds a batch of rows of several people. An aggregate, a window or a subquery would look at more than one row,
-and a sequence or a setting would remember rows. So everything that is not on these lists is refused, before the charge
-and again before it runs. The check does not trust how the language read the statement.
+A worker holds rows of several people. An aggregate, a window or a subquery would look at more than one row, and a
+sequence or a setting would remember rows. So everything that is not on these lists is refused, before the charge and
+again before it runs. The check does not trust how the language read the statement.
 """
 
 from __future__ import annotations
@@ -45,10 +45,8 @@ def require_row_local(sql: str, columns: frozenset[str]) -> None:
 
 
 def _tuples_in_comparison(part: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns the tuples that a comparison, BETWEEN or IN compares with tuples alone.
-
-    Other uses are refused: a cast of a tuple to a text doubles its quotes, so its length would have no bound.
-    """
+    """Returns the tuples that a comparison, BETWEEN or IN compares with tuples alone. Others are refused."""
+    # a cast of a tuple to a text doubles its quotes, so its length would have no bound
     sides = {"COMPARISON": ("left", "right"), "BETWEEN": ("input", "lower", "upper")}.get(part.get("class", ""), ())
     beside = part["children"] if part.get("type") in ("COMPARE_IN", "COMPARE_NOT_IN") else [part[arg] for arg in sides]
     return beside if all(arg.get("function_name") in TUPLES for arg in beside) else []
@@ -117,5 +115,4 @@ def _parse_sql(sql: str) -> dict[str, Any]:
 
 @cache
 def _parser() -> duckdb.DuckDBPyConnection:
-    """Opens an empty database in memory that is used for parsing alone."""
     return duckdb.connect(":memory:", config={"threads": 1, "enable_external_access": "false"})

@@ -6,7 +6,6 @@ returns a value of each output: a flag, a number of steps, a slot of a key, or b
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -19,11 +18,12 @@ from dpduck.kernel.columns.expressions import Expression, Names, Own, RelationCo
 from dpduck.kernel.columns.stored import text_sql, without_sign
 from dpduck.kernel.rows.held import REPEATED, SHORTEST_READ
 from dpduck.kernel.rows.placed import Stage
+from dpduck.kernel.worker.added_calls import with_results_of_their_own, with_whole_conditions
 from dpduck.kernel.worker.answered import KEEP, ROW, Asking, chosen_inputs
 from dpduck.kernel.worker.functions import require_row_local, texts_made
 from dpduck.kernel.worker.worker import BATCH
 from dpduck.kernel.worker.workers import Runner, WorkerProgram, Workers, row_texts
-from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.errors import Refusal
 from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
 
@@ -56,10 +56,7 @@ _MADE: Mapping[str, str] = {"flag": "BOOLEAN", "integer": "BIGINT", "bytes": "BL
 
 @dataclass(frozen=True)
 class Output:
-    """A column that a worker computes. kind: 'flag', 'integer', 'bytes', or a type that Arrow carries unchanged.
-
-    value: the expression over the row. then_sql: SQL of the output with {} for the value, '' for the value itself.
-    """
+    """A column that a worker computes. kind: flag, integer, bytes or a type. then_sql: SQL with {} for the value."""
 
     kind: str
     value: Expression
@@ -83,12 +80,10 @@ class Division:
 
     @property
     def has_work(self) -> bool:
-        """Tells whether a worker has anything to compute."""
         return bool(self.outputs or self.conditions)
 
     @property
     def columns(self) -> tuple[RelationColumn, ...]:
-        """Returns the stored columns that the worker needs."""
         return columns_of(self._expressions())
 
     def inputs(self, names: Names = column_sql) -> dict[str, str]:
@@ -113,7 +108,6 @@ class Division:
 
     @property
     def longest_made(self) -> int:
-        """Returns the most bytes of a computed text that rows are grouped by."""
         return min(self.longest_read, longest_repeated(self.copies))
 
     def _longest_of_made(self) -> int:
@@ -129,10 +123,8 @@ class Division:
         return chain(self.conditions, (output.value for output in self.outputs.values()))
 
     def asking(self, sql: str, parameters: Mapping[str, object], other_texts: bool, stage: str = "") -> Asking:
-        """Adds a worker's program to a SELECT. other_texts: whether its rows have texts or bytes besides inputs.
-
-        A batch has so few rows that neither the texts it reads nor the texts it computes can fill the memory.
-        """
+        """Adds a worker's program to a SELECT. other_texts: whether its rows have texts or bytes besides inputs."""
+        # a batch has so few rows that neither the texts it reads nor those it computes can fill the memory
         if not self.has_work:
             return Asking(sql, parameters=dict(parameters), stage=stage)
         texts = other_texts or bool(self._texts())
@@ -175,10 +167,8 @@ class Division:
 
 
 def _worker_sql(expression: Expression, columns: Mapping[RelationColumn, str]) -> str:
-    """Writes an expression as the worker computes it. It is checked as it was written, and again as it will run.
-
-    TRY is around the whole expression. If a row of a vector raises, DuckDB computes each row by itself.
-    """
+    """Writes an expression as the worker computes it. It is checked as it was written, and again as it will run."""
+    # TRY is around all of it: if a row of a vector raises, DuckDB computes each row by itself
     names = frozenset(columns.values())
     written = expression.write(columns.__getitem__)
     require_row_local(written, names)
@@ -202,9 +192,9 @@ def _transfer_sql(column: RelationColumn, names: Names = column_sql) -> str:
 def longest_read(texts: int, copies: int) -> int:
     """Returns the most bytes of each of `texts` texts of a row that joins may turn into `copies` rows.
 
-    All texts of a row together may have LONGEST_TEXT bytes, and those of all copies REPEATED times that. The
-    database's process holds them for some thousand rows at a time, and for all rows of a unit that are grouped by them.
-    With 20 columns, 625 copies of each row, or a key 40,000 times in a sort, one person's texts filled its memory.
+    The texts of a row together may have LONGEST_TEXT bytes, and those of all copies REPEATED times that. The database's
+    process holds them for some thousand rows, and for all rows of a unit that are grouped by them. With 20 columns, 625
+    copies of each row, or a key 40,000 times in a sort, one person's texts filled its memory.
     """
     return LONGEST_TEXT * REPEATED // max(REPEATED, copies) // max(1, texts)
 
@@ -221,7 +211,6 @@ def longest_lookup(copies: int, repeated: bool) -> int:
 
 
 def _restore_column(x: str, type_name: str) -> str:
-    """Writes an input as the worker's expressions use it: with its stored type, and without the sign of a zero."""
     kind = sql_type(type_name)
     if kind.is_float:
         return f"{without_sign(x, type_name)} AS {x}"
@@ -270,16 +259,14 @@ def stage_question(stage: Stage, workers: Workers, looked_up: int = LONGEST_KEY)
 
 
 def _try_cast(value: Expression, type_name: str) -> Written:
-    """Writes a value cast to a type, NULL if the cast fails."""
     pieces = value.pieces if isinstance(value, Own) else value.columns
     return Written(("try(try_cast(", *pieces, f" AS {type_name}))"))
 
 
 def _require_nothing_of_nulls(stage: Stage, division: Division, runner: Runner) -> None:
-    """Refuses an expression that has a value for NULLs where an outer join adds NULLs. Only stored rows have answers.
-
-    The refusal depends on the expression alone, and so reveals nothing.
-    """
+    """Refuses an expression with a value for NULLs where outer joins add them: only stored rows have answers."""
+    # the refusal depends on the expression alone, and so reveals nothing
+    # the refusal depends on the expression alone, and so reveals nothing
     types = (sql_type(column.type_name) for column in division.columns)
     columns = {
         name: pa.nulls(1, _arrow_type(kind.name if kind.travels else "VARCHAR"))
@@ -295,76 +282,6 @@ def _require_nothing_of_nulls(stage: Stage, division: Division, runner: Runner) 
         )
 
 
-# SQL with no COALESCE directly under TRY, since DuckDB then writes outside of the result's memory.
-#
-# After a row has raised, DuckDB computes the rows under TRY one by one, each into a result with room for one
-# value. COALESCE writes a value at the row's own position instead of the first: up to 2,047 places behind the
-# end, into memory of the process that holds the rows. CASE hands that result on to its branches, as do casts
-# that DuckDB leaves out. `greatest` of one value is that value, computed into a result of its own with room
-# for all rows.
-
-_WORDS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|(?:\b(try|coalesce|ifnull)\s*)?\(|\)|['"]""", re.IGNORECASE)
-_OPENED, _CLOSED = "greatest(", ")"
-
-
-def with_results_of_their_own(sql: str) -> str:
-    """Puts one more call around the argument of each TRY that has a COALESCE inside.
-
-    >>> with_results_of_their_own("SELECT try(coalesce(a, b)), try(a)")
-    'SELECT try(greatest(coalesce(a, b))), try(a)'
-    """
-    open_calls: list[tuple[str, int, list[bool]]] = []
-    inserted: list[tuple[int, str]] = []
-    for match in _WORDS.finditer(sql):
-        text = match.group()
-        if text in ("'", '"') or (text == ")" and not open_calls):
-            raise InternalError("counting failed")
-        if text == ")":
-            name, start, holds = open_calls.pop()
-            if name == "try" and holds[0]:
-                inserted += [(start, _OPENED), (match.start(), _CLOSED)]
-        elif text.endswith("("):
-            name = (match.group(1) or "").lower()
-            if name in ("coalesce", "ifnull"):
-                for _, _, holds in open_calls:
-                    holds[0] = True
-            open_calls.append((name, match.end(), [False]))
-    if open_calls:
-        raise InternalError("counting failed")
-    for place, text in sorted(inserted, reverse=True):
-        sql = sql[:place] + text + sql[place:]
-    return sql
-
-
 # Conditions of CASE inside a call. In a CASE, DuckDB evaluates AND and OR in an order that it adapts to the rows it has
 # seen. A row that raises under TRY is evaluated alone, which counts as much as many rows. After some twenty such rows,
 # the other operand comes first for all later rows. Inside a call, both operands are always evaluated.
-
-_CASES = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\b(?:CASE|WHEN|THEN|END)\b""", re.IGNORECASE)
-
-
-def with_whole_conditions(sql: str) -> str:
-    """Puts one call around each condition of a CASE, so that no row changes how another one is evaluated.
-
-    >>> with_whole_conditions("CASE WHEN a AND b THEN 1 ELSE CASE c WHEN 'WHEN' THEN 2 END END")
-    "CASE WHEN greatest( a AND b ) THEN 1 ELSE CASE c WHEN 'WHEN' THEN 2 END END"
-    """
-    inserted: list[tuple[int, str]] = []
-    searched: list[bool] = []
-    words = [match for match in _CASES.finditer(sql) if match.group()[0] not in "'\""]
-    for number, match in enumerate(words):
-        word = match.group().upper()
-        if word == "CASE":
-            following = words[number + 1] if number + 1 < len(words) else match
-            searched.append(following.group().upper() == "WHEN" and not sql[match.end() : following.start()].strip())
-        elif not searched:
-            raise InternalError("counting failed")
-        elif word == "END":
-            searched.pop()
-        elif searched[-1]:
-            inserted.append((match.end(), " greatest(") if word == "WHEN" else (match.start(), ") "))
-    if searched:
-        raise InternalError("counting failed")
-    for place, text in sorted(inserted, reverse=True):
-        sql = sql[:place] + text + sql[place:]
-    return sql

@@ -2,17 +2,16 @@
 
 This file is run by its path and imports nothing of dpduck, so that an engine's worker can be sent it unchanged. The
 process has no environment, no file but its one socket, and no way to open another file or a socket. Its DuckDB reaches
-nothing outside itself. An expression may raise, crash, use too much memory, or never return. Each gives the calling
-process the same answer: this batch failed. That process halves the batch (see workers).
+nothing outside itself. If an expression raises, crashes, uses too much memory, or never returns, the calling process
+gets one answer: this batch failed. That process halves the batch (see workers).
 
 Frames on standard input come in pairs: one for the kind, one for the content. P: a program as JSON. B: a batch as an
 Arrow stream. R: its result. F: it failed, with DuckDB's message if the program says that its rows are made up. r and f:
 as R and F, but this process must get no more batches. S: the process is ready.
 
-The operating system ends the process if a batch uses more of the processor than it may (ITIMER_PROF). It refuses the
-process memory beyond a limit (RLIMIT_AS). Time without a processor does not count, so a busy machine leaves out no row.
-A row alone may use a multiple of a batch's allowance (processor_seconds, SHARE). So a row that succeeds in any batch
-also succeeds alone.
+The operating system ends the process if a batch uses more of the processor than it may (ITIMER_PROF), and refuses
+memory beyond a limit (RLIMIT_AS). Time without a processor does not count, so a busy machine leaves out no row. A row
+alone may use a multiple of a batch's allowance. So a row that succeeds in any batch also succeeds alone.
 """
 
 from __future__ import annotations
@@ -167,7 +166,6 @@ class Memory:
         return self._usage()[0] > self._shared
 
     def _usage(self) -> tuple[int, int]:
-        """Returns bytes of address space, and bytes of the process's own data."""
         if self._counted is None:  # a system that does not count memory does not limit it
             return 2 << 30, 2 << 30
         pages = os.pread(self._counted, 128, 0).split()
@@ -210,10 +208,7 @@ def do_without_pandas() -> None:
 
 
 def serve(threads: int, memory: int, space: int, least: int) -> None:
-    """Answers frames until standard input ends. Any failure that is not in ORDINARY also ends the process.
-
-    memory: bytes for DuckDB. space: bytes to map besides those at the start. least: bytes of `space` that it must get.
-    """
+    """Answers frames until input ends, or a failure that is not ORDINARY. space: bytes to map, at least `least`."""
     signal.signal(signal.SIGPROF, signal.SIG_DFL)  # signals that a parent ignores or blocks are inherited
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGPROF,))
     connection, pipe = open_database(threads, memory), socket.socket(fileno=0)

@@ -87,7 +87,6 @@ class Worker(ChildProcess):
         self.said, self.spent = "", False
 
     def prepare(self, program: WorkerProgram) -> None:
-        """Sends a program, unless the process has it already."""
         if self._program is None and self._receive()[0] != b"S":
             raise ChildFailed
         if program != self._program:
@@ -96,7 +95,6 @@ class Worker(ChildProcess):
             self._program = program
 
     def begin(self, batch: pa.Table) -> None:
-        """Sends a batch. `finish` waits for its answer."""
         self.send(b"B", self._room.stream(batch))
 
     def finish(self, batch: pa.Table, schema: pa.Schema) -> pa.Table | None:
@@ -159,7 +157,6 @@ class Workers:
         return Worker(self._command)
 
     def give_back(self, worker: Worker, clean: bool = False) -> None:
-        """Takes back a process for further work. Kills it if enough processes are idle."""
         with self._lock:
             if len(self._idle[clean]) < self._most_idle and not self._closed:
                 self._idle[clean].append(worker)
@@ -167,7 +164,6 @@ class Workers:
         worker.kill()
 
     def close(self) -> None:
-        """Kills every idle process."""
         with self._lock:
             self._closed = True
             _end_all(self._idle)
@@ -182,8 +178,7 @@ def _end_all(idle: dict[bool, list[Worker]]) -> None:
 class StrictWorkers(Workers):
     """Processes for made-up rows: a batch that fails ends the job, and DuckDB's error text is noted.
 
-    They have never read a private row. Otherwise their memory could depend on private rows, and so could a rehearsal,
-    which costs no budget.
+    They have never read a private row. So a rehearsal, which is free, depends on no private row.
     """
 
     complaints: list[str]
@@ -211,7 +206,6 @@ class Runner:
         self._most = sys.maxsize
 
     def begin(self, batch: pa.Table) -> None:
-        """Sends a batch, unless it will be halved anyway. If this fails, `finish` tries again."""
         self._sent = None
         if batch.num_rows > self._most:
             return
@@ -233,8 +227,7 @@ class Runner:
     def check(self, batch: pa.Table) -> pa.Table:
         """Returns the answer to a batch without rows. If the program fails, the program is wrong, and not a row.
 
-        Each call runs it, since the worker measures its time for planning. On a busy machine an earlier measure can be
-        too small: rehearsals failed although no row was at fault.
+        Each call runs it, since a busy machine may have measured too small a time for planning before.
         """
         self.begin(batch)
         answer = self._receive(batch)
@@ -244,7 +237,6 @@ class Runner:
         raise InternalError("a worker does not run this program")
 
     def compute(self, batch: pa.Table) -> pa.Table:
-        """Sends a batch and returns its answer."""
         self.begin(batch)
         return self.finish(batch)
 
@@ -289,7 +281,6 @@ class Runner:
         raise InternalError("a worker process could not be started")
 
     def release(self) -> None:
-        """Gives the process back for further work, or kills it if it still computes."""
         if self._sent is not None:
             self.abandon()
         if self._worker is not None:

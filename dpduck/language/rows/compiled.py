@@ -23,23 +23,20 @@ from dpduck.kernel.columns.arithmetic import (
     StoredNumber,
     Sum,
 )
-from dpduck.kernel.columns.expressions import (
-    AnalystSql,
+from dpduck.kernel.columns.comparisons import (
     Between,
     Comparison,
     Constant,
-    Expression,
     Is,
     Junction,
     Like,
     Listed,
     Literal,
     Not,
-    NotPlain,
     Operand,
-    RelationColumn,
     Truth,
 )
+from dpduck.kernel.columns.expressions import AnalystSql, Expression, NotPlain, RelationColumn
 from dpduck.kernel.columns.stored import AsText
 from dpduck.language.text.dialect import PrivateDuckDB
 from dpduck.values.quoting import quote_identifier

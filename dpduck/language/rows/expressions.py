@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, SqlglotError
 
-from dpduck.kernel.columns.expressions import LONGEST_NUMBER, NotPlain
+from dpduck.kernel.columns.comparisons import LONGEST_NUMBER
+from dpduck.kernel.columns.expressions import NotPlain
 from dpduck.language.rows.compiled import literal_of
 from dpduck.language.text.dialect import PrivateDuckDB
 from dpduck.language.text.positions import refusal

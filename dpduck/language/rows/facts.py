@@ -1,4 +1,7 @@
-"""Public facts that statements are checked against: schemas, policies and public tables, never a private row."""
+"""Public facts that statements are checked against, never a private row: schemas, policies and public tables.
+
+A request keeps the facts that it relies on (RequestRows).
+"""
 
 from __future__ import annotations
 
@@ -101,9 +104,6 @@ class PublicFacts(Protocol):
 
     def list_shadows(self) -> frozenset[str]:
         """Lists the built-in functions that a user's macro or function hides."""
-
-
-# Checked policies of owners: the public facts of a table, and its protected unit.
 
 
 @dataclass(frozen=True)

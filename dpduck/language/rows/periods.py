@@ -291,7 +291,7 @@ def moment_reader(of: MomentColumn) -> ConditionReader[MomentSpan]:
 
 
 def _span(sign: str, moment: datetime, word: str) -> MomentSpan:
-    """Returns the moments that meet a comparison, which first truncates a moment to the period `word`, if any."""
+    """Returns the moments that meet a comparison. With a `word`, each moment is first truncated to that period."""
     if sign == "<>":
         return _ANY
     if sign == "<" and moment == _FIRST:

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpduck.kernel.columns.expressions import Expression, Literal
+from dpduck.kernel.columns.comparisons import Literal
+from dpduck.kernel.columns.expressions import Expression
 from dpduck.kernel.relations import PERIOD_COLUMN, UNIT_COLUMN, Branch, Union
 from dpduck.kernel.units import person_of, unit_type
 from dpduck.language.rows.expressions import sql_of

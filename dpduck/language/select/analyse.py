@@ -18,10 +18,11 @@ from dpduck.language.rows.tree import RowSource
 from dpduck.language.select.aggregates import AggregateReader, check_groups, check_treatment
 from dpduck.language.select.answers import AnswerReader, has_aggregate
 from dpduck.language.select.binding import check_rows
+from dpduck.language.select.cell_keys import with_cell_key
 from dpduck.language.select.cells import add_summary, cell_columns, with_summary_columns
 from dpduck.language.select.excluded_cells import possible_cells
 from dpduck.language.select.intervals import with_intervals
-from dpduck.language.select.keys import RANGE_END, Grouping, KeyBuilder, range_text, read_grouping, with_cell_key
+from dpduck.language.select.keys import RANGE_END, Grouping, KeyBuilder, range_text, read_grouping
 from dpduck.language.select.options import (
     Caption,
     Options,

@@ -77,7 +77,7 @@ def _stand_for_several(domain: Domain) -> list[bool]:
 
 
 def has_other_values(column: SourceColumn, source: RowSource) -> bool:
-    """Tells whether rows may have a value of this column that has no code in its domain."""
+    """Tells whether rows may have values of this column for which its domain has no code."""
     node = parse_expression(column.sql)
     public = isinstance(node, exp.Column) and source.relation(node.table) is None
     return not public and is_partial(column.domain)

@@ -75,7 +75,7 @@ class KnownQuestion:
         return cache[text]
 
     def partial(self, sql: str) -> bool:
-        """Tells whether rows may have a value of this column that has no code in its domain."""
+        """Tells whether rows may have values of this column for which its domain has no code."""
         cache = self.readings.partial
         if sql not in cache:
             column = self.column(sql)

@@ -56,7 +56,7 @@ class _PredicateReader:
     parts: dict[str, _Predicate | None] = field(default_factory=dict)
 
     def is_partial(self, sql: str) -> bool:
-        """Tells whether a counted row may have a value of this column that has no code."""
+        """Tells whether counted rows may have values of this column for which its domain has no code."""
         return sql not in self.dropped and has_other_values(self.columns[sql], self.source)
 
     def read_condition(self, text: str) -> _Predicate | None:

@@ -86,7 +86,7 @@ class KnownStatements:
             releases = self._releases_of(question, caller, cursor)
             sql, _ = known_table(question, releases, self._copies, box, inputs.text)
             if len(argument) <= LONGEST_KEPT and sum(question.analysis.request.question.sizes) <= MOST_LABELS:
-                self._analysed.save((argument, caller, "known"), (question, catalog.known))
+                self._analysed.save((argument, caller, "known"), (question, catalog.facts))
             return sql
 
     def refresh(self, name: str, caller: Caller) -> str:

@@ -58,7 +58,7 @@ class Artist:
         self._able = find_spec("vl_convert") is not None
         self._places = Places(1, 1)
         self._lock = threading.Lock()
-        self._known: OrderedDict[tuple[str, bytes], str | None] = OrderedDict()
+        self._remembered: OrderedDict[tuple[str, bytes], str | None] = OrderedDict()
         self._process: ChildProcess | None = None
 
     def picture(self, name: str, spec: Mapping[str, Any], until: float | None = None) -> str | None:
@@ -71,8 +71,8 @@ class Artist:
         line = json.dumps(spec)
         key = name, hashlib.sha256(line.encode()).digest()
         with self._lock:
-            if key in self._known:
-                return self._known[key]
+            if key in self._remembered:
+                return self._remembered[key]
         left = OF_A_PAGE if until is None else until - time.monotonic()
         if left <= 0:
             return None
@@ -83,9 +83,9 @@ class Artist:
             return None
         if drawn is None or len(drawn) <= REMEMBERED_LENGTH:
             with self._lock:
-                self._known[key] = drawn
-                while len(self._known) > REMEMBERED:
-                    self._known.popitem(last=False)
+                self._remembered[key] = drawn
+                while len(self._remembered) > REMEMBERED:
+                    self._remembered.popitem(last=False)
         return drawn
 
     def close(self) -> None:

@@ -19,7 +19,6 @@ from dpduck.kernel.columns.arithmetic import (
     CaseNumber,
     Clamped,
     Computed,
-    Cut,
     Double,
     LiteralNumber,
     Negated,
@@ -28,8 +27,10 @@ from dpduck.kernel.columns.arithmetic import (
     StoredNumber,
     Sum,
 )
-from dpduck.kernel.columns.expressions import AnalystSql, Comparison, Expression, Literal, NotPlain, RelationColumn
+from dpduck.kernel.columns.comparisons import Comparison, Literal
+from dpduck.kernel.columns.expressions import AnalystSql, Expression, NotPlain, RelationColumn
 from dpduck.kernel.columns.stored import text_sql
+from dpduck.kernel.columns.whole_numbers import Cut
 from dpduck.kernel.rows.plans import keep_plans_plain
 from dpduck.language.rows.compiled import Columns, number_of, value_of
 from dpduck.values.sqltypes import integer_name

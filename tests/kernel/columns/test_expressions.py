@@ -10,28 +10,22 @@ import pyarrow as pa
 import pytest
 
 from dpduck.kernel.columns.arithmetic import CaseNumber, Double, Negated, Number, StoredNumber
-from dpduck.kernel.columns.expressions import (
+from dpduck.kernel.columns.comparisons import (
     LONGEST_PATTERN,
-    MOST_HEIGHT,
-    AnalystSql,
     Between,
     Coded,
     Comparison,
     Constant,
-    Expression,
     Is,
     Junction,
     Like,
     Listed,
     Literal,
-    Lookup,
     Not,
-    NotPlain,
     Operand,
-    Own,
-    RelationColumn,
     Truth,
 )
+from dpduck.kernel.columns.expressions import MOST_HEIGHT, AnalystSql, Expression, Lookup, NotPlain, Own, RelationColumn
 from dpduck.kernel.columns.stored import AsText
 from dpduck.kernel.rows.plans import keep_plans_plain
 from dpduck.kernel.units import FirstOf, UnitTuple

@@ -18,7 +18,7 @@ import pytest
 from dpduck.kernel.counting.exact import FEW_GROUPS, count_exactly
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.counting.jobs import Attribute, CountingJob, GroupKey
-from dpduck.kernel.queries.summaries import SparseCounts
+from dpduck.kernel.queries.sparse_counts import SparseCounts
 from dpduck.values.domain import RangeDomain, ValueDomain
 from dpduck.values.errors import InternalError
 from tests.support.nodes import adds, counts, key

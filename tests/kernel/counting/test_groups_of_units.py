@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpduck.kernel.contributions import KEY, UNIT, UNIT_HASH, Contribution, Crowds, unit_hash_sql
+from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.contribution_sql import tables_from
 from dpduck.kernel.counting.jobs import Attribute, CountingJob
+from dpduck.kernel.rows.bounding import KEY, UNIT, UNIT_HASH, Crowds, unit_hash_sql
 from dpduck.kernel.stage import cut_sql, stage_sql
 from dpduck.values.domain import ValueDomain
 from dpduck.values.errors import InternalError

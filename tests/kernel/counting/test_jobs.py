@@ -9,7 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpduck.kernel.columns.expressions import AnalystSql, Comparison, Expression, Lookup, RelationColumn
+from dpduck.kernel.columns.comparisons import Comparison
+from dpduck.kernel.columns.expressions import AnalystSql, Expression, Lookup, RelationColumn
 from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.jobs import Attribute, CountingJob, GroupKey
 from dpduck.kernel.relations import Join, Source, Stored

@@ -14,11 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpduck.kernel.ledger.entries import NOTHING
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.values.accounting import rho_of
 from dpduck.values.errors import BudgetRefusal, InternalError, Refusal, StoreError
-from dpduck.values.privacy import ZERO, Budget, Charge
+from dpduck.values.privacy import NOTHING, ZERO, Budget, Charge
 
 UNIT = "main.patients.id"
 PURE = Budget(epsilon=Fraction(3), delta=ZERO, delta_keys=ZERO, rho=None)

@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from dpduck.kernel.ledger.copies import Witness, state_directory
+from dpduck.kernel.ledger.witness import Witness, state_directory
 from dpduck.values.errors import StoreError
 
 

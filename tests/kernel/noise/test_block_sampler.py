@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dpduck.kernel.noise import integers as block_sampler
-from dpduck.kernel.noise.coins import DiscreteLaw
 from dpduck.kernel.noise.entropy import LazyUniform, operating_system_entropy
+from dpduck.kernel.noise.exponentials import DiscreteLaw
 from dpduck.kernel.noise.integers import CHUNK, SLACK, accept_exactly, noise_table, sample
 
 LAPLACE = DiscreteLaw(Fraction(1, 1000), Fraction(0))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpduck.kernel.noise.coins import DiscreteLaw, exp_minus
+from dpduck.kernel.noise.exponentials import DiscreteLaw, exp_minus
 
 
 def scaled_exponential(exponent: Fraction, precision: int) -> Decimal:

@@ -9,8 +9,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dpduck.kernel.noise.coins import DiscreteLaw
 from dpduck.kernel.noise.entropy import LazyUniform
+from dpduck.kernel.noise.exponentials import DiscreteLaw
 from dpduck.kernel.noise.integers import UNDECIDED, code_of, cumulative_bounds, noise_table, sample, settle
 
 LAPLACE = DiscreteLaw(Fraction(7, 22), Fraction(0))

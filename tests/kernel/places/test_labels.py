@@ -10,7 +10,8 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.kernel.columns.expressions import Coded, Comparison, Expression, Literal, RelationColumn
+from dpduck.kernel.columns.comparisons import Coded, Comparison, Literal
+from dpduck.kernel.columns.expressions import Expression, RelationColumn
 from dpduck.kernel.counting.exact import job_sql, read_job
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.places.labels import MOST_COMBINATIONS, MOST_RANGES, CodedColumn, encode_condition, tells

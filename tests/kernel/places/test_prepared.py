@@ -11,7 +11,6 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.kernel.contributions import BoundingFacts, bound_rows_sql
 from dpduck.kernel.counting.exact import count_exactly, job_sql
 from dpduck.kernel.counting.jobs import CountingJob
 from dpduck.kernel.places import prepared_writer
@@ -21,6 +20,7 @@ from dpduck.kernel.places.prepared_writer import Layout, false_facts_sql, write_
 from dpduck.kernel.places.rows import LIVE, LiveRows
 from dpduck.kernel.queries.key_counts import count_keys
 from dpduck.kernel.queries.keys import read_groups
+from dpduck.kernel.rows.bounding import BoundingFacts, bound_rows_sql
 from dpduck.kernel.rows.plans import keep_plans_plain
 from dpduck.kernel.units import ROWS, Referenced, lookup_sql, unit_type
 from dpduck.kernel.worker.workers import Workers

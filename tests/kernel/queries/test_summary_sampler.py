@@ -17,7 +17,8 @@ from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.noise.layers import SummaryLaw
 from dpduck.kernel.price import Ask
 from dpduck.kernel.queries.cells import MixedRadix
-from dpduck.kernel.queries.summaries import Layers, NoisySummary, SparseCounts, SummaryPlan, draw_summary
+from dpduck.kernel.queries.sparse_counts import SparseCounts
+from dpduck.kernel.queries.summaries import Layers, NoisySummary, SummaryPlan, draw_summary
 from dpduck.values.errors import InternalError
 from tests.kernel.doors import door_over, scan_of
 from tests.kernel.queries.summary_oracle import Runs, disagreements, laborious, noisy_table

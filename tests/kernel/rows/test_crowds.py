@@ -15,7 +15,7 @@ from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.counting.jobs import Attribute, CountingJob
 from dpduck.kernel.relations import Source, Stored
-from dpduck.kernel.rows import crowds, reader
+from dpduck.kernel.rows import bounding, reader
 from dpduck.kernel.rows.plans import keep_plans_plain
 from dpduck.values.domain import ValueDomain
 from dpduck.values.sqltypes import sql_type
@@ -34,7 +34,7 @@ TABLE = '"memory"."main"."visits"'
 WARD = ValueDomain("VARCHAR", ("a", "b", "c"), with_null=True)
 TYPES = {'"r0"."ward"': "VARCHAR", '"r0"."score"': "INTEGER"}
 AGGREGATES = (adds(""), adds('"r0"."score" > 3'))
-ARE_CROWDED = crowds._are_crowded
+ARE_CROWDED = bounding._are_crowded
 BY_UNIT = (adds("", "sum", per_group="sum"),)
 
 
@@ -48,10 +48,10 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks for crowds in small tables, too, in parts, and however many crowds there are."""
-    monkeypatch.setattr(crowds, "FEW", 1)
-    monkeypatch.setattr(crowds, "SAMPLE", 1)
-    monkeypatch.setattr(crowds, "_are_crowded", lambda *_: False)
-    monkeypatch.setattr(crowds, "PART", 4000)
+    monkeypatch.setattr(bounding, "FEW", 1)
+    monkeypatch.setattr(bounding, "SAMPLE", 1)
+    monkeypatch.setattr(bounding, "_are_crowded", lambda *_: False)
+    monkeypatch.setattr(bounding, "PART", 4000)
 
 
 def make_table(connection: duckdb.DuckDBPyConnection, unit: str, seed: int, longest: int) -> None:
@@ -90,13 +90,13 @@ def cells(connection: duckdb.DuckDBPyConnection, job: CountingJob) -> dict[int, 
 def used(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
     """Lists the answer of each call of put_crowds."""
     answers: list[int | None] = []
-    put = crowds.put_crowds
+    put = bounding.put_crowds
 
     def watched(*given: Any) -> int | None:
         answers.append(put(*given))
         return answers[-1]
 
-    monkeypatch.setattr(crowds, "put_crowds", watched)
+    monkeypatch.setattr(bounding, "put_crowds", watched)
     return answers
 
 
@@ -113,7 +113,7 @@ def test_each_cell_is_as_if_all_rows_were_ranked(
                     job = job_of(unit, max_rows, where, aggregates)
                     found = cells(connection, job)
                     with monkeypatch.context() as patch:
-                        patch.setattr(crowds, "rows_of", lambda *_: 0)
+                        patch.setattr(bounding, "rows_of", lambda *_: 0)
                         assert found == cells(connection, job), (seed, where, max_rows)
     assert len(used) == 32 and None not in used and 0 in used and max(number or 0 for number in used) > 20
 
@@ -141,7 +141,7 @@ def test_light_units_are_counted_as_if_all_were_weighed(
                 job = job_of(unit, max_rows, where, aggregates)
                 found = cells(connection, job)
                 with monkeypatch.context() as patch:
-                    patch.setattr(crowds, "rows_of", lambda *_: 0)
+                    patch.setattr(bounding, "rows_of", lambda *_: 0)
                     assert found == cells(connection, job), (where, max_rows, aggregates)
     assert len(used) >= 12 and max(number or 0 for number in used) > 20
 
@@ -150,8 +150,8 @@ def test_units_with_too_many_rows_are_all_found(connection: duckdb.DuckDBPyConne
     """The listed units are exactly those with more rows than are kept, each once, whichever part has their hash."""
     make_table(connection, "BIGINT", 3, 300)
     sql = f"SELECT unit AS dpduck_unit FROM {TABLE}"
-    assert crowds.put_crowds(connection, sql, 20_000, 5, {}) is not None
-    (found,) = connection.execute(f"SELECT list_sort(list(dpduck_unit_hash)) FROM {crowds.CROWDS}").fetchone() or ()
+    assert bounding.put_crowds(connection, sql, 20_000, 5, {}) is not None
+    (found,) = connection.execute(f"SELECT list_sort(list(dpduck_unit_hash)) FROM {bounding.CROWDS}").fetchone() or ()
     asked = "SELECT hash(unit) >> 32 AS h FROM visits GROUP BY unit HAVING count(*) > 5"
     assert found == sorted(h for (h,) in connection.execute(asked).fetchall())
 
@@ -171,17 +171,17 @@ def test_where_rows_are_ranked_as_they_are(
     kinds = {"VARCHAR": False, "DOUBLE": False, "INTEGER": True, "ENUM('a')": False, "STRUCT(a INTEGER)": False}
     assert {kind: sql_type(kind).has_one_hash for kind in kinds} == kinds
     make_table(connection, "BIGINT", 5, 300)
-    assert crowds.rows_of(connection, TABLE) > 400
+    assert bounding.rows_of(connection, TABLE) > 400
     sql = f"SELECT unit AS dpduck_unit FROM {TABLE}"
     assert ARE_CROWDED(connection, sql, 1, {}) and not ARE_CROWDED(connection, sql, 300, {})
-    monkeypatch.setattr(crowds, "_are_crowded", ARE_CROWDED)
-    assert crowds.put_crowds(connection, sql, 20_000, 1, {}) is None
-    rows = crowds.rows_of(connection, TABLE)
-    few = f"SELECT 1 FROM {crowds.sample_sql(TABLE, rows)} WHERE score = 5"
-    assert not crowds.are_many(connection, few, rows, {})
-    assert crowds.are_many(connection, few.replace("=", "<>"), rows, {})
-    monkeypatch.setattr(crowds, "FEW", rows + 1)
-    assert crowds.rows_of(connection, TABLE) == 0
-    monkeypatch.setattr(crowds, "FEW", 1)
+    monkeypatch.setattr(bounding, "_are_crowded", ARE_CROWDED)
+    assert bounding.put_crowds(connection, sql, 20_000, 1, {}) is None
+    rows = bounding.rows_of(connection, TABLE)
+    few = f"SELECT 1 FROM {bounding.sample_sql(TABLE, rows)} WHERE score = 5"
+    assert not bounding.are_many(connection, few, rows, {})
+    assert bounding.are_many(connection, few.replace("=", "<>"), rows, {})
+    monkeypatch.setattr(bounding, "FEW", rows + 1)
+    assert bounding.rows_of(connection, TABLE) == 0
+    monkeypatch.setattr(bounding, "FEW", 1)
     monkeypatch.setattr(reader, "columns", lambda _, sql, __: [["memory"]] if "databases" in sql else [[9]])
-    assert crowds.rows_of(connection, TABLE) == 0
+    assert bounding.rows_of(connection, TABLE) == 0

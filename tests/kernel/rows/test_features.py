@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import dpduck
 from dpduck.kernel.columns.expressions import RelationColumn
-from dpduck.kernel.contributions import KEY, ORDER
 from dpduck.kernel.relations import Feature, RowValue, Source, Stored, Units
+from dpduck.kernel.rows.bounding import KEY, ORDER
 from dpduck.kernel.rows.features import comparable_sql, feature_sql
 from dpduck.kernel.rows.scan import JobScan, scan_of
 from dpduck.kernel.worker.answered import Asking, answer_rows

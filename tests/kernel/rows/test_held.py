@@ -13,7 +13,8 @@ import duckdb
 import pytest
 
 import dpduck
-from dpduck.kernel.columns.expressions import Is, RelationColumn
+from dpduck.kernel.columns.comparisons import Is
+from dpduck.kernel.columns.expressions import RelationColumn
 from dpduck.kernel.columns.stored import LONGEST_JOINED
 from dpduck.kernel.rows.held import SHORTEST_READ, hash_input_sql, held_by, longest_joined
 from dpduck.values.errors import Refusal

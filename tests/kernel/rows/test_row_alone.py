@@ -102,13 +102,13 @@ class Guarding(Writer):
             return f"({text.format(i=self.source.choice(('t', 'i', '0', '1', '-1')))})"
         if depth > 0 and self.source.randrange(4) == 0:
             one, two = self.value(depth - 1), self.value(depth - 1)
-            guarded = f"{self.condition(0)} {self.source.choice(('AND', 'OR'))} {self.tested(depth - 1)}"
+            guarded = f"{self.condition(0)} {self.source.choice(('AND', 'OR'))} {self.comparison(depth - 1)}"
             return self.source.choice(
                 (
                     f"CASE WHEN {guarded} THEN {one} ELSE {two} END",
                     f"IF({guarded}, {one}, {two})",
-                    f"CASE ({guarded}) WHEN {self.tested(0)} THEN {one} WHEN FALSE THEN {two} END",
-                    f"nullif({guarded}, {self.tested(0)})",
+                    f"CASE ({guarded}) WHEN {self.comparison(0)} THEN {one} WHEN FALSE THEN {two} END",
+                    f"nullif({guarded}, {self.comparison(0)})",
                     f"coalesce({one}, {two}, {self.literal()})",
                     f"{one} IN ({two}, {self.literal()}, {self.column()})",
                     f"({one} BETWEEN {two} AND {self.literal()})",
@@ -131,7 +131,7 @@ class Guarding(Writer):
         kind = self.source.randrange(9)
         return name if kind < 5 else (self.literal(), "NULL", self.column(), self.value(depth))[kind - 5]
 
-    def tested(self, depth: int) -> str:
+    def comparison(self, depth: int) -> str:
         """Returns a condition about an expression that may raise."""
         value = self.value(max(1, depth))
         kinds = ("{} IS NOT NULL", "CAST({} AS VARCHAR) <> '1'", "{} = {}", "NOT ({} IS NULL)", "{} IN ({}, {})")

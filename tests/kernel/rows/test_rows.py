@@ -10,7 +10,8 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpduck.kernel.columns.expressions import Constant, Expression, Junction, Lookup, RelationColumn
+from dpduck.kernel.columns.comparisons import Constant, Junction
+from dpduck.kernel.columns.expressions import Expression, Lookup, RelationColumn
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.counting.jobs import row_copies
 from dpduck.kernel.relations import Branch, Join, Source, Stored, Union, Units

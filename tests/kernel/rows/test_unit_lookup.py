@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from dpduck.kernel.columns.expressions import RelationColumn
-from dpduck.kernel.contributions import COUNTED_FIRST, Contribution
+from dpduck.kernel.contributions import Contribution
 from dpduck.kernel.counting.exact import count_exactly, job_sql
 from dpduck.kernel.counting.jobs import Attribute, CountingJob
+from dpduck.kernel.rows.bounding import COUNTED_FIRST
 from dpduck.kernel.units import Referenced, ReferenceStep
 from dpduck.values.domain import ValueDomain
 from tests.support.nodes import adds, counts, key, rows

@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from dpduck.kernel.worker.program import with_results_of_their_own
+from dpduck.kernel.worker.added_calls import with_results_of_their_own
 from dpduck.values.errors import InternalError
 
 PASSING = ("CASE", "CAST")

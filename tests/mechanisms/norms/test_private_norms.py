@@ -14,7 +14,7 @@ import pytest
 import dpduck
 from dpduck.auditor.neighbours import require_database
 from dpduck.database.functions import OWNER
-from dpduck.kernel.columns.expressions import Constant
+from dpduck.kernel.columns.comparisons import Constant
 from dpduck.kernel.counting.exact import count_exactly
 from dpduck.kernel.door import Door
 from dpduck.kernel.noise.law import Noise, NoiseKind

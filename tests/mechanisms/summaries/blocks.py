@@ -13,7 +13,8 @@ import numpy as np
 
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.queries.cells import MixedRadix
-from dpduck.kernel.queries.summaries import NoisySummary, SparseCounts, SummaryPlan, draw_summary
+from dpduck.kernel.queries.sparse_counts import SparseCounts
+from dpduck.kernel.queries.summaries import NoisySummary, SummaryPlan, draw_summary
 from dpduck.mechanisms.summaries.recover import with_priorities
 from tests.kernel.queries.summary_oracle import Runs
 

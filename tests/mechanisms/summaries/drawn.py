@@ -10,7 +10,8 @@ import numpy as np
 
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.queries.cells import MixedRadix
-from dpduck.kernel.queries.summaries import NoisySummary, SparseCounts, draw_summary
+from dpduck.kernel.queries.sparse_counts import SparseCounts
+from dpduck.kernel.queries.summaries import NoisySummary, draw_summary
 from dpduck.language.select.request import Summary
 from dpduck.mechanisms.summaries.plan import SummaryDesign, design_method
 from dpduck.mechanisms.summaries.recover import EstimatedSummary, estimate_weights, with_priorities

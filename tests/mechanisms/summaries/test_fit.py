@@ -11,7 +11,8 @@ from dpduck.algebra.dyadic import DyadicAxis, node_sensitivity
 from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.queries.cells import MixedRadix
-from dpduck.kernel.queries.summaries import NoisySummary, draw_summary, sparse_counts
+from dpduck.kernel.queries.sparse_counts import sparse_counts
+from dpduck.kernel.queries.summaries import NoisySummary, draw_summary
 from dpduck.language.select.request import Summary
 from dpduck.mechanisms.summaries.fit import fit_intervals
 from dpduck.mechanisms.summaries.parents import ends_of, with_parents

@@ -13,7 +13,8 @@ import pytest
 from dpduck.kernel.noise.entropy import Entropy, operating_system_entropy, words64
 from dpduck.kernel.noise.layers import SummaryLaw
 from dpduck.kernel.queries.cells import MixedRadix
-from dpduck.kernel.queries.summaries import NoisySummary, SparseCounts, SummaryPlan, draw_summary
+from dpduck.kernel.queries.sparse_counts import SparseCounts
+from dpduck.kernel.queries.summaries import NoisySummary, SummaryPlan, draw_summary
 from dpduck.mechanisms.summaries.recover import with_priorities
 from tests.kernel.queries.summary_oracle import FALSE_ALARM, Runs, disagreements, laborious_priorities, same_joint
 from tests.mechanisms.summaries.blocks import published

@@ -22,7 +22,8 @@ from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.layers import SummaryLaw
 from dpduck.kernel.queries.cells import MixedRadix
-from dpduck.kernel.queries.summaries import NoisySummary, SparseCounts, SummaryPlan, draw_summary, sparse_counts
+from dpduck.kernel.queries.sparse_counts import SparseCounts, sparse_counts
+from dpduck.kernel.queries.summaries import NoisySummary, SummaryPlan, draw_summary
 from dpduck.mechanisms.summaries.parents import with_parents
 from dpduck.mechanisms.summaries.recover import with_priorities
 

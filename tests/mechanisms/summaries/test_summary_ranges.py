@@ -13,7 +13,8 @@ from dpduck.kernel.counting.hidden import ExactCounts
 from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.layers import SummaryLaw
 from dpduck.kernel.queries.cells import MixedRadix
-from dpduck.kernel.queries.summaries import NoisySummary, SummaryPlan, draw_summary, sparse_counts
+from dpduck.kernel.queries.sparse_counts import sparse_counts
+from dpduck.kernel.queries.summaries import NoisySummary, SummaryPlan, draw_summary
 from dpduck.language.select.request import Summary
 from dpduck.mechanisms.summaries.parents import ends_of, parents_of, places_of, with_parents
 from dpduck.mechanisms.summaries.plan import candidates

@@ -251,7 +251,7 @@ def test_pictures_are_few_and_short_and_failures_are_remembered() -> None:
     keys = {point["key"] for point in spec["data"]["values"]}
     assert len(keys) == 5 and max(map(len, keys)) <= markup.MOST_LABEL and len(artist.lines[0]) < 8_000
     assert artist.picture("alice", {"mark": "new"}, time.monotonic() - 1) is None
-    assert len(artist.lines) == markup.MOST_PICTURES and all(len(digest) == 32 for _, digest in artist._known)
+    assert len(artist.lines) == markup.MOST_PICTURES and all(len(digest) == 32 for _, digest in artist._remembered)
 
 
 def test_a_browser_that_is_gone_ends_its_statement(served: Served, port: int, alice: Browser) -> None:
