@@ -1,7 +1,6 @@
 """Runs of a release over one database, through the door. One plan, one charge and one count serve many runs.
 
-Every ask of the plan is declared, and charged to the made-up database, as often as it will be answered. So an audit
-uses kernel/ only as a release does.
+Every ask is declared, and charged to the made-up database, as often as it will be answered.
 """
 
 from __future__ import annotations

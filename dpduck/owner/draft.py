@@ -1,7 +1,4 @@
-"""Draft of a privacy policy from the schema alone: names, types, keys, checks and public tables.
-
-No row is read, and no statistics that DuckDB keeps about rows. Facts that only the owner can know become TODOs.
-"""
+"""Draft of a privacy policy from the schema alone. Facts that only the owner can know become TODOs."""
 
 from __future__ import annotations
 

@@ -267,7 +267,7 @@ class OwnerDesk:
     def _put_in_force(self, *policies: Policy) -> tuple[str, str]:
         """Puts policies in force. A policy without a change gets no new revision, so that stored answers stay free.
 
-        Returns the outcome as a sentence, and the outcome for prepared tables, which may be empty.
+        Returns the outcome, and the outcome for prepared tables, which may be empty.
         """
         current = self.policies.policy(policies[0].table)
         if current is not None and [current] == [replace(new, revision=current.revision) for new in policies]:

@@ -1,8 +1,4 @@
-"""Pictures of a view's answers, in Vega-Lite. A picture shows exactly the numbers of the view's table.
-
-One key makes bars, or a line over bins and days. Two keys make groups of bars, lines, or tiles. Three keys make a few
-such pictures with one scale, or none if these are too many.
-"""
+"""Pictures of a view's answers, in Vega-Lite: bars, lines, or tiles, with exactly the numbers of the view's table."""
 
 from __future__ import annotations
 
@@ -171,10 +167,7 @@ def _may_be_a_key(column: tuple[str, str, str], comments: Mapping[str, str]) -> 
 
 
 def charts(shape: Shape, answer: tuple[str, str | None], rows: Rows) -> list[Drawn]:
-    """Returns the pictures of one answer, each with its content in words. There may be none.
-
-    A cube has pictures of the cells of all keys. If no grouping set has all keys, each largest set has its own.
-    """
+    """Returns the pictures of one answer, each with its content in words. Each largest grouping set has its own."""
     pictures: list[Drawn] = []
     for cells, without in _parts(shape, rows):
         pictures += _pictures(shape, answer, cells, without)

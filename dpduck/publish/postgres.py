@@ -1,7 +1,6 @@
 """Private views as tables of a PostgreSQL database, through DuckDB's postgres_scanner, in one transaction.
 
-If a table was published before, its rows are deleted and inserted anew. So its grants stay, and so do other people's
-views over it.
+Rows of a published table are deleted and inserted anew, so that its grants and other people's views over it stay.
 """
 
 from __future__ import annotations

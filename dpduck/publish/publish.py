@@ -1,8 +1,7 @@
 """Publication: private views as a DuckDB file, Parquet files or PostgreSQL tables, and certificates. Nothing else.
 
-certificates.json has every entry of the ledger in order, chained by SHA-256, and the statement, price and plan of each
-release. An entry names its certificate by SHA-256, so that the last link covers both. check.py is publish/checker.py,
-which anybody can run without the data and without dpduck. Principals' names are left out.
+certificates.json has all entries of the ledger, chained by SHA-256, and the statement, price and plan of each release,
+without principals' names. check.py is publish/checker.py, which anybody can run without the data and without dpduck.
 """
 
 from __future__ import annotations
@@ -107,11 +106,8 @@ def _to_duckdb(
 
 
 def _was_published(target: Path, copy: Path) -> bool:
-    """Tells whether a file is a publication: it has the metadata, and no ledger as a store has.
-
-    It reads a copy, since the file itself may be open in some process. An unreadable file is no publication.
-    """
-    copyfile(target, copy)
+    """Tells whether a file is a publication: it can be read, has the metadata, and has no ledger as a store has."""
+    copyfile(target, copy)  # the file itself may be open in some process
     try:
         with duckdb.connect() as reader:
             reader.execute(f"ATTACH {quote_text(str(copy))} AS found (READ_ONLY)")

@@ -1,7 +1,4 @@
-"""Gate: checks every statement of every client, over any protocol, and returns SQL for the public database.
-
-A service holds the vault, the public database, the gate, the book of principals and the audit log.
-"""
+"""Gate: checks every statement of every client, over any protocol, and returns SQL for the public database."""
 
 from __future__ import annotations
 
@@ -61,11 +58,10 @@ class VaultRefusal(DpduckError):
 
 @dataclass(frozen=True)
 class ClientTerms:
-    """Limits of a client for a statement.
+    """Limits of a client for a statement. page: whether the page asks by itself, and nobody typed the statement.
 
-    ceilings: the largest cost of each argument of dp. An argument without an entry may cost nothing. None: no limits.
-    letters: the largest length of texts, and of nested values as texts. None leaves values as they are. page: whether
-    the page asks by itself, and nobody typed the statement.
+    ceilings: the largest cost of each argument of dp, 0 for an argument without an entry. None: no limits. letters: the
+    largest length of texts, and of nested values as texts. None leaves values as they are.
     """
 
     ceilings: Mapping[str, Ceiling] | None = None
@@ -181,9 +177,7 @@ class Gate:
             self._owners = Counter(owner_of(mark) for mark in wanted.values())
 
     def end(self, seconds: float) -> bool:
-        """Admits no more statements, ends those over released tables, and waits for releases. Returns whether none
-        runs.
-        """
+        """Admits no more statements, ends those over released tables, and waits for releases. True if none runs then."""
         with self._lock:
             self._ending = True
         self._public.end_statements()
@@ -229,11 +223,8 @@ class Gate:
         return self._runnable_sql(principal, inspected, keys, given_up=given_up, letters=terms.letters)
 
     def _read_statement(self, text: str) -> Inspected:
-        """Inspects a statement. Puts a SELECT over unknown tables into a call of dp_known, which clients may make, too.
-
-        Such a call is free, since the vault answers from earlier releases alone.
-        """
-        inspected = self.inspect(text)
+        """Inspects a statement. Puts a SELECT over unknown tables into dp_known, which answers from earlier releases."""
+        inspected = self.inspected(text)
         here = all(self._public.size(view) is not None or view in self._left_out for view in inspected.views)
         if here or inspected.calls or inspected.listings or inspected.macros:
             return inspected
@@ -373,10 +364,7 @@ def open_service(
     keeping: Keeping | None = None,
     idle: ChildProcess | None = None,
 ) -> Service:
-    """Opens the vault and a public database with its private views. The vault gets a process unless `vault` is given.
-
-    idle: a process that has already started, and that then opens the vault.
-    """
+    """Opens the vault, and a public database with its private views. idle: a started process, which opens the vault."""
     files = store_files(database, store)
     if files.secrets is None or not files.secrets.exists():
         raise StoreError("this database has no store; accepted: a database with a privacy policy (dpduck sql)")

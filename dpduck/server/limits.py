@@ -249,11 +249,9 @@ class Limits:
     """Limits of a server. A name with `each` is a limit of one principal.
 
     seconds: the time of one statement. release_seconds: the time that a client waits for a release, which goes on
-    afterwards. characters: the length of a statement. rows: the rows of one result. work: rows times parts of a
-    statement without a runner. running: statements at the same time. runners: processes for statements. sessions:
-    remembered connections of clients. connections: new ones of a principal in a minute. views_each: private views.
-    kept: results that wait for their readers. memory: bytes of the public database. A runner may have a quarter as
-    much.
+    afterwards. rows: the rows of one result. work: rows times parts of a statement without a runner. sessions:
+    remembered connections of clients. connections: new ones of a principal in a minute. kept: results that wait for
+    their readers. memory: bytes of the public database. A runner may have a quarter as much.
     """
 
     characters: int = 100_000
@@ -311,11 +309,11 @@ def parse_size(text: str) -> int:
 
 
 def limit_memory(more: int, process: int | None = None) -> bool:
-    """Limits a process to `more` bytes beyond its present data. Returns False if the system has no such limit.
+    """Limits a process to `more` bytes beyond its present data, for ever. Returns False if the system has no such
+    limit.
 
     The limit counts the process's own data (RLIMIT_DATA of Linux), but no mapped files or reserved address space.
-    Beyond the limit, allocations fail in the process itself, so that the system kills no other. process: the number of
-    a child, None for this process. The limit cannot be raised later.
+    Beyond the limit, allocations fail in the process itself, so that the system kills no other.
     """
     status = Path(f"/proc/{process or 'self'}/status")
     if not status.is_file() or not hasattr(resource, "prlimit"):

@@ -65,10 +65,7 @@ class LocalVault:
         memory: int = 0,
         engines: tuple[str, ...] = (),
     ) -> None:
-        """seconds: the time limit of a SELECT over released answers. memory: bytes of this process, 0 for no limit.
-
-        engines: the engines to attach, as name=address, with the tables that the store knows.
-        """
+        """seconds: the time limit of a SELECT over released answers. memory: bytes of this process, 0 for no limit."""
         self._quota, self._grid, self._seconds = quota or Quota(), grid or TimeGrid(0.0), seconds
         self._places = Places(QUESTIONS, QUESTIONS_EACH)
         self._reading = Places(READERS, QUESTIONS_EACH)
@@ -185,9 +182,8 @@ class LocalVault:
         self._database.ledger.budgets()
 
     def views(self) -> dict[str, str]:
-        """Returns the private views by name, each with 'principal|mark': the owner's first, then older before newer.
-
-        The mark changes whenever the view's rows may have changed.
+        """Returns 'principal|mark' for each private view: the owner's first, then older ones. Marks change with the
+        rows.
         """
         kinds = ", ".join(f"'{kind}'" for kind in SERVED_KINDS)
         with self._connection.cursor() as cursor:

@@ -1,7 +1,6 @@
-"""Owner's access to a running vault: a socket in the file system that only the owner's account can open.
+"""Owner's access to a running vault: a socket beside the store that only the owner's account can open.
 
-The vault's process listens, not the public one, since clients of this socket may do all that the owner may. These are
-dpduck's own commands, which find the socket beside the store.
+The vault's process listens, not the public one, since dpduck's commands may do all that the owner may.
 """
 
 from __future__ import annotations

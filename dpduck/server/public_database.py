@@ -1,8 +1,7 @@
 """Public database: a locked DuckDB in memory that holds released tables and nothing else, for clients to read.
 
 memory.main has the private views, `listing` the part of the catalog that clients may see, and `answers` the results of
-dp functions and runners. Only the statement that asked may read a result. Statements that scan one table with limited
-work run here, and all others in a runner, which may be killed.
+dp functions and runners. Only the statement that asked may read a result.
 """
 
 from __future__ import annotations

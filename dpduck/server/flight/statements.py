@@ -1,8 +1,6 @@
 """Statements that came over Arrow Flight SQL: their columns, which cost nothing, and their rows.
 
-The few messages of Arrow Flight SQL (arrow/format/FlightSql.proto) are read and written here without a protobuf
-library, since all their fields are texts, bytes, booleans and small numbers. Unknown fields are skipped, as protobuf
-demands.
+The few messages of the protocol (arrow/format/FlightSql.proto) have flat fields, so that no protobuf library is needed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Sidebar beside a statement: the tables and their columns, examples, and earlier statements.
-
-An example is a form that asks for the price of a statement, so that a click shows the price and charges nothing.
-"""
+"""Sidebar beside a statement: tables, examples, earlier statements. A click shows a statement's price, free of charge."""
 
 from __future__ import annotations
 
@@ -49,10 +46,7 @@ class History:
 def beside(
     columns: Sequence[Mapping[str, Any]], views: Sequence[str], asked: Sequence[str], form_token: str, written: Written
 ) -> Html:
-    """Renders the sidebar of a statement.
-
-    columns: rows of dp_columns. views: names of private views. asked: older statements. written: writes names in SQL.
-    """
+    """Renders the sidebar. columns: rows of dp_columns. asked: earlier statements. written: writes names in SQL."""
     parts = [element("h2", "Examples"), _statements(_examples(columns, views, written), form_token)]
     if asked:
         parts += [element("h2", "You asked before"), _statements([(text, text) for text in asked], form_token)]

@@ -1,7 +1,4 @@
-"""Cards of private views: the title, a sentence, the first picture of the view's page without axes, and a day.
-
-Screen readers skip the picture, since the words beside it say the same.
-"""
+"""Cards of private views: the title, a sentence, the first picture of the view's page without axes, and a day."""
 
 from __future__ import annotations
 
@@ -30,9 +27,9 @@ _WIDTH, _HEIGHT = 300, 80
 
 @dataclass(frozen=True)
 class View:
-    """Private view on its card. day: the day of its numbers, empty unless the owner or the reader made it.
+    """Private view on its card. of_owner: whether the owner of the data made it, and no analyst.
 
-    of_owner: whether the owner of the data made it. The card tells readers if an analyst wrote its words.
+    day: the day of its numbers, empty unless the owner or the reader made it.
     """
 
     name: str

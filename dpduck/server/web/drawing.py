@@ -1,7 +1,4 @@
-"""Draws pictures in a separate process without other data. Vega-Lite is a large program, and may have to be killed.
-
-The process has limits of time, memory and open files. It writes no file and fetches nothing.
-"""
+"""Draws pictures in a separate process without other data, since Vega-Lite is large and may have to be killed."""
 
 from __future__ import annotations
 
