@@ -177,7 +177,7 @@ class Gate:
             self._owners = Counter(owner_of(mark) for mark in wanted.values())
 
     def end(self, seconds: float) -> bool:
-        """Admits no more statements, ends those over released tables, and waits for releases. True if none runs then."""
+        """Admits no more statements, ends those over released tables, and waits for releases. True if none is left."""
         with self._lock:
             self._ending = True
         self._public.end_statements()
@@ -223,7 +223,7 @@ class Gate:
         return self._runnable_sql(principal, inspected, keys, given_up=given_up, letters=terms.letters)
 
     def _read_statement(self, text: str) -> Inspected:
-        """Inspects a statement. Puts a SELECT over unknown tables into dp_known, which answers from earlier releases."""
+        """Inspects a statement. Puts a SELECT over unknown tables into dp_known, which reads earlier releases alone."""
         inspected = self.inspected(text)
         here = all(self._public.size(view) is not None or view in self._left_out for view in inspected.views)
         if here or inspected.calls or inspected.listings or inspected.macros:

@@ -182,9 +182,7 @@ class LocalVault:
         self._database.ledger.budgets()
 
     def views(self) -> dict[str, str]:
-        """Returns 'principal|mark' for each private view: the owner's first, then older ones. Marks change with the
-        rows.
-        """
+        """Returns each private view's "principal|mark", owner's and older ones first. A mark changes with the rows."""
         kinds = ", ".join(f"'{kind}'" for kind in SERVED_KINDS)
         with self._connection.cursor() as cursor:
             listed = cursor.execute(

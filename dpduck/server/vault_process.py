@@ -120,7 +120,7 @@ class Crew:
 
 
 def answer_all(pipe: Connection, vault: Vault, end: Callable[[], None], crew: Crew) -> None:
-    """Answers each message in a thread of the crew until the pipe is closed. Calls `end` before it waits for threads."""
+    """Answers each message in a thread of the crew, until the pipe is closed. Then calls `end` and waits."""
     sending = threading.Lock()
 
     def send(data: bytes) -> None:

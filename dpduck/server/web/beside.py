@@ -1,4 +1,4 @@
-"""Sidebar beside a statement: tables, examples, earlier statements. A click shows a statement's price, free of charge."""
+"""Sidebar beside a statement: tables, examples, earlier statements. Clicks show a price, and cost nothing."""
 
 from __future__ import annotations
 
