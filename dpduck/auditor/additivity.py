@@ -48,7 +48,7 @@ def sums(source: duckdb.DuckDBPyConnection, given: Callable[[duckdb.DuckDBPyConn
         counted: list[list[IntegerArray]] = []
         for unit in parts:
             give_rows(twin, stored, unit)
-            counted.append(list(nearly_exact_answers(twin, plans, workers)))
+            counted.append(list(nearly_exact_answers(plans, workers)))
         broken = [
             plan.planned.text
             for plan, all_of_them, *each in zip(plans, *counted, strict=True)

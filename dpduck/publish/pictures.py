@@ -301,7 +301,8 @@ class Picture:
         return self._apart(apart, cells, lambda picture, rows: picture.two(first, second, rows))
 
     def _apart(self, apart: PictureAxis, cells: Rows, draw: Callable[[Picture, Rows], list[Drawn]]) -> list[Drawn]:
-        ends = [end for point in _points(cells, cells, self, None).rows for end in _ends(point)]
+        points = _points(cells, cells, self, None).rows
+        ends = [point[end] for point in points for end in ("value", "low", "high") if point[end] is not None]
         span = (min(ends), max(ends)) if ends else None
         pictures = []
         for value, label in apart.labels.items():
@@ -425,10 +426,6 @@ def _points(place: Sequence[Any], cells: Rows, of: Picture, series: PictureAxis 
         points.append(point if series is None else point | {"series": label})
     errors = sum(point["low"] is not None for point in points)
     return _Points(points, errors, any(point["value"] is None for point in points))
-
-
-def _ends(point: Mapping[str, Any]) -> list[float]:
-    return [point[end] for end in ("value", "low", "high") if point[end] is not None]
 
 
 def _by(axis: PictureAxis, series: PictureAxis | None) -> str:

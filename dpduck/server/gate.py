@@ -18,7 +18,7 @@ from dpduck.server.answer_index import NOTHING
 from dpduck.server.audit import Audit, kind_of
 from dpduck.server.idle_vault import Keeping
 from dpduck.server.inspection import ANSWERS, LISTING, OWN, Call, Inspected, inspect
-from dpduck.server.limits import Debts, GivenUp, Limits, never
+from dpduck.server.limits import Debts, GivenUp, Limits, never, remember
 from dpduck.server.principals import Principal, PrincipalBook, WatchedSecrets
 from dpduck.server.public_database import PublicDatabase, answer_name
 from dpduck.server.syntax import Syntax
@@ -157,9 +157,7 @@ class Gate:
             statement = inspect(text, self._syntax, longest=self._limits.characters)
             if len(text) <= _REMEMBERED_LENGTH:
                 with self._lock:
-                    self._remembered[text] = statement
-                    if len(self._remembered) > _REMEMBERED:
-                        self._remembered.popitem(last=False)
+                    remember(self._remembered, text, statement, _REMEMBERED)
         return statement
 
     def sync(self) -> None:

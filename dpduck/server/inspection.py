@@ -195,7 +195,9 @@ class _Walk:
         if kind in ("FUNCTION", "WINDOW"):
             self._check_function(part)
         elif kind == "OPERATOR" and part.get("type") not in syntax.OPERATORS:
-            self._operator(str(part.get("type")))
+            if part.get("type") == "OPERATOR_TRY":
+                raise _refusal("TRY(..) is refused", "TRY_CAST(.. AS ..), or CASE WHEN .. THEN .. END")
+            raise _kind_refusal(str(part.get("type")))
         self.streams &= kind not in ("WINDOW", "SUBQUERY", "LAMBDA")
         self.stars += kind == "STAR"
         if kind == "SUBQUERY":
@@ -207,11 +209,6 @@ class _Walk:
     def _extras(self, part: Tree, done: Sequence[str], ctes: frozenset[str], depth: int) -> None:
         for value in (value for name, value in part.items() if name not in done and isinstance(value, (dict, list))):
             self.any(value, ctes, depth + 1)
-
-    def _operator(self, kind: str) -> None:
-        if kind == "OPERATOR_TRY":
-            raise _refusal("TRY(..) is refused", "TRY_CAST(.. AS ..), or CASE WHEN .. THEN .. END")
-        raise _kind_refusal(kind)
 
     def _check_function(self, part: Tree) -> None:
         catalog, schema, name = path_of(part, "function_name", "catalog", "schema")

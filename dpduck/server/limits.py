@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from dpduck.values.errors import Refusal
 
@@ -29,11 +30,21 @@ _LOOK_AGAIN = 0.25
 _OWN_DATA = re.compile(r"^VmData:\s+(\d+) kB$", re.MULTILINE)
 
 GivenUp = Callable[[], bool]
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 def never() -> bool:
     """Returns False: for clients that cannot report that they no longer wait."""
     return False
+
+
+def remember(known: OrderedDict[Key, Value], key: Key, value: Value, most: int) -> None:
+    """Adds an entry as the latest one, and removes the oldest entries beyond `most`."""
+    known[key] = value
+    known.move_to_end(key)
+    while len(known) > most:
+        known.popitem(last=False)
 
 
 class Debts:

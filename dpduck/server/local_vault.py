@@ -24,7 +24,7 @@ from dpduck.language.text.words import meant_or
 from dpduck.mechanisms.release import WAITING
 from dpduck.publish.published_views import LEDGER_ENTRY
 from dpduck.server.earlier_answers import AnswerCache
-from dpduck.server.limits import SECONDS, Places, Quota, TimeGrid
+from dpduck.server.limits import SECONDS, Places, Quota, TimeGrid, remember
 from dpduck.server.principals import PrincipalBook
 from dpduck.server.runner_process import ROWS_AT_ONCE, clock, distinct
 from dpduck.server.vault import ReleasedRows, Reply
@@ -133,10 +133,7 @@ class LocalVault:
     def _remember_sql(self, principal: str, sql: str) -> str:
         key = hmac.new(self._key, f"{principal}\n{sql}".encode(), hashlib.sha256).hexdigest()[:40]
         with self._lock:
-            self._statements[key] = sql
-            self._statements.move_to_end(key)
-            while len(self._statements) > MOST_KEYS:
-                self._statements.popitem(last=False)
+            remember(self._statements, key, sql, MOST_KEYS)
         return key
 
     def rows(self, principal: str, key: str, most: int, most_bytes: int) -> ReleasedRows:

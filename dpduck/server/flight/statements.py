@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from dpduck.server.gate import Service
-from dpduck.server.limits import GivenUp, Limits, never
+from dpduck.server.limits import GivenUp, Limits, never, remember
 from dpduck.server.principals import Principal
 from dpduck.values.errors import Refusal
 
@@ -212,9 +212,8 @@ class Statements:
         schema = self._schema(sql)
         handle = secrets.token_bytes(_HANDLE) + text.encode()
         with self._lock:
-            self._admitted[handle[:_HANDLE]] = _Admitted(principal.name, principal.token_hash, sql)
-            while len(self._admitted) > MOST_ADMITTED:
-                self._admitted.popitem(last=False)
+            entry = _Admitted(principal.name, principal.token_hash, sql)
+            remember(self._admitted, handle[:_HANDLE], entry, MOST_ADMITTED)
         return handle, schema
 
     def stream(

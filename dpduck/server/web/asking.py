@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from dpduck.publish.pictures import MOST_POINTS, PictureKey, Shape, shape_of
 from dpduck.server.gate import ClientTerms, Service
-from dpduck.server.limits import GivenUp, never
+from dpduck.server.limits import GivenUp, never, remember
 from dpduck.server.principals import Principal
 from dpduck.server.runner_process import shown_sql
 from dpduck.server.syntax import is_ours
@@ -352,9 +352,7 @@ class Offers:
         ticket = secrets.token_urlsafe(32)
         with self._lock:
             mine = self._of.setdefault(principal, OrderedDict())
-            mine[ticket] = _digest(session, text, prices)
-            while len(mine) > MOST_OFFERS:
-                mine.popitem(last=False)
+            remember(mine, ticket, _digest(session, text, prices), MOST_OFFERS)
         return ticket
 
     def take(self, principal: str, ticket: str) -> bytes | None:

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from dpduck.server.limits import remember
 from dpduck.server.web.markup import Html, element, hidden
 
 REMEMBERED, LONGEST_REMEMBERED = 15, 2_000
@@ -32,11 +33,7 @@ class History:
         if not text.strip() or len(text) > LONGEST_REMEMBERED:
             return
         with self._lock:
-            mine = self._of.setdefault(principal, OrderedDict())
-            mine.pop(text, None)
-            mine[text] = None
-            while len(mine) > REMEMBERED:
-                mine.popitem(last=False)
+            remember(self._of.setdefault(principal, OrderedDict()), text, None, REMEMBERED)
 
     def of(self, principal: str) -> list[str]:
         with self._lock:

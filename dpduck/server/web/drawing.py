@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
-from dpduck.server.limits import Places, limit_memory
+from dpduck.server.limits import Places, limit_memory, remember
 from dpduck.values.child_process import ChildFailed, ChildProcess
 from dpduck.values.errors import Refusal
 
@@ -80,9 +80,7 @@ class Artist:
             return None
         if drawn is None or len(drawn) <= REMEMBERED_LENGTH:
             with self._lock:
-                self._remembered[key] = drawn
-                while len(self._remembered) > REMEMBERED:
-                    self._remembered.popitem(last=False)
+                remember(self._remembered, key, drawn, REMEMBERED)
         return drawn
 
     def close(self) -> None:
