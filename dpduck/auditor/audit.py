@@ -165,8 +165,8 @@ NOT_THE_SUM = "exact counts of all units together, which are not the sum of thos
 
 
 def check_sums(source: duckdb.DuckDBPyConnection, texts: Sequence[str], price: str) -> Iterator[AuditFinding]:
-    """Yields statements with exact counts that differ from the sum of the counts of each unit alone, or a single
-    summary.
+    """Yields statements with exact counts that are not the sum of the counts of each unit alone. Without any, yields
+    one summary.
 
     price: the price of further statements with conditions over every column, which are left out if it is "".
     """

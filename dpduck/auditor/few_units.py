@@ -1,4 +1,4 @@
-"""Tables of a twin with the made-up rows of a few units, or of one of them alone."""
+"""Tables of a twin with the made-up rows of a few units, or of a single unit."""
 
 from __future__ import annotations
 

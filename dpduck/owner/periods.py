@@ -57,7 +57,7 @@ def require_other_name(column: CatalogColumn, period: Period | None) -> None:
 def unit_together(
     table: TableName, names: Sequence[str], max_rows: int, facts: PublicFacts, spelled: Callable[[str], str]
 ) -> PrivacyUnit:
-    """Returns a unit of several columns. Its key is "table.(a, b)", as the function `spelled` spells it."""
+    """Returns a unit of several columns. spelled: returns the key "table.(a, b)" in the spelling of the ledger."""
     require_plain_names(*names)
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:

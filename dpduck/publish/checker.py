@@ -265,7 +265,7 @@ def price(plan: list[Part]) -> Price:
 
 
 def add_prices(parts: list[Price]) -> Price:
-    """Adds up prices. The sum of pure prices costs no more rho than its epsilon does."""
+    """Adds up prices. If all are pure, the sum has no more rho than its epsilon implies."""
     epsilon, rho, delta = reduce(plus, parts)
     return epsilon, rho if epsilon is None else min(rho, of_pure(epsilon)[1]), delta
 

@@ -194,7 +194,7 @@ def _pictures(shape: Shape, answer: tuple[str, str | None], cells: Rows, without
 
 
 def _parts(shape: Shape, rows: Rows) -> Iterator[tuple[Rows, list[str]]]:
-    """Yields the rows of each largest grouping set, with words for the rows left out, which are or may be totals."""
+    """Yields the rows of each largest grouping set, with words for the rows that are left out, such as "totals"."""
     if shape.named is None or any(row[shape.named] is None for row in rows):
         yield _cells(shape, rows)
         return
@@ -206,7 +206,7 @@ def _parts(shape: Shape, rows: Rows) -> Iterator[tuple[Rows, list[str]]]:
 
 
 def _cells(shape: Shape, rows: Rows) -> tuple[Rows, list[str]]:
-    """Returns the cells of all keys together, and words for the other rows, if no column names a row's grouping set."""
+    """Returns the cells of all keys, and words for the rows left out, if the view does not name its grouping sets."""
     if shape.level is not None:
         left = [row for row in rows if row[shape.level] == 0]
         return left, ["totals"] if len(left) < len(rows) else []
@@ -230,7 +230,7 @@ def _is_ordered(key: PictureKey, cells: Rows) -> bool:
         return False
     if all(isinstance(value, date) for value in values):
         return True
-    lined = key.values in _BINS or (key.values is Values.WHOLE and len(values) > MOST_BARS)  # few may be codes
+    lined = key.values in _BINS or (key.values is Values.WHOLE and len(values) > MOST_BARS)  # a few may be codes
     return lined and all(isinstance(value, (int, float, Decimal)) for value in values)
 
 
@@ -271,8 +271,8 @@ class PictureAxis:
 class Picture:
     """Painter of the pictures of one answer. title: the answer's title, with its unit.
 
-    without: words for rows that are left out. where: words for the rows that a picture shows, if these are a part.
-    span: the two ends of the scale, if several pictures share one.
+    without: words for rows that are left out. where: words for the part of the rows that a picture shows. span: the two
+    ends of the scale, if several pictures share one.
     """
 
     title: str
@@ -293,7 +293,7 @@ class Picture:
         return self.tiles(first, second, cells)
 
     def parts(self, axes: Sequence[PictureAxis], cells: Rows) -> list[Drawn]:
-        """Draws three keys: two keys in a picture for each value of the third, which has the fewest."""
+        """Draws three keys: a picture of two keys for each value of the third key, which has the fewest values."""
         apart = min(axes, key=lambda axis: (axis.ordered, len(axis.labels)))
         first, second = (axis for axis in axes if axis is not apart)
         if len(apart.labels) > MOST_PARTS:
@@ -414,7 +414,7 @@ class _Points:
 
 
 def _points(place: Sequence[Any], cells: Rows, of: Picture, series: PictureAxis | None) -> _Points:
-    """Returns the rows as marks. A line stops at a missing value, where `run` begins to have another number."""
+    """Returns the rows as marks. `run` numbers the pieces of a line, which stops at each missing value."""
     points, runs = [], Counter[str]()
     for key, row in zip(place, cells, strict=True):
         value, error = _number(row[of.name]), _number(row[of.stderr]) if of.stderr else None

@@ -161,7 +161,7 @@ class Gate:
         return statement
 
     def sync(self) -> None:
-        """Copies the vault's private views to the public database, and drops others. Leaves out views without room."""
+        """Makes the public database's private views equal to the vault's. Leaves out views without room."""
         with self._syncing:
             present, wanted = self._public.marks(), self._vault.views()
             for name in present.keys() - {fold(name) for name in wanted}:
@@ -302,7 +302,7 @@ class Gate:
 
     @contextmanager
     def _turn(self, name: str) -> Iterator[None]:
-        """Counts a statement as running until the block ends. Refuses it if too many statements run."""
+        """Counts a statement as running until the block ends. Refuses a statement beyond the limits."""
         with self._lock:
             if self._ending:
                 raise Refusal("the server is ending", accepted="the same statement when it is there again")

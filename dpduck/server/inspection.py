@@ -344,7 +344,7 @@ def _names_itself(node: Tree) -> bool:
 
 
 def _arguments(name: str, parameters: str, children: Sequence[Tree]) -> tuple[dict[str, Tree], dict[str, str]]:
-    """Returns the given arguments, and the defaults of the rest. parameters: as in 'release, confidence := 0.95'."""
+    """Returns given arguments, and the defaults of missing ones. parameters: as in 'release, confidence := 0.95'."""
     declared = [(left.strip(), right.strip()) for left, _, right in (p.partition(":=") for p in parameters.split(","))]
     names = [parameter for parameter, _ in declared]
     given: dict[str, Tree] = {}

@@ -236,7 +236,7 @@ this long after each call if another thread computes. Python's default is ten ti
 
 
 def stand_back(kindness: int, process: int) -> None:
-    """Makes a process yield the processor to others. No thread of it can undo this. kindness: its steps of nice."""
+    """Makes a process yield the processor to others. None of its threads can undo this. kindness: its steps of nice."""
     with suppress(OSError, AttributeError):
         os.setpriority(os.PRIO_PROCESS, process, kindness)
         for thread in Path(f"/proc/{process}/task").glob("*"):  # on Linux each thread has its own nice value
@@ -288,7 +288,7 @@ class Limits:
 
     @property
     def view_bytes(self) -> int:
-        """Returns the largest size of all private views in bytes. One principal's views may take a quarter of this."""
+        """Returns the largest size of all private views in bytes. One principal's views may have a quarter as much."""
         return self.memory // 2
 
     @property

@@ -130,7 +130,8 @@ class Desk:
     def ask(
         self, text: str, most: int = MOST_POINTS, ceilings: Mapping[str, Ceiling] | None = None, *, typed: bool = False
     ) -> PageAnswer:
-        """Returns the first rows of a statement. ceilings: the largest cost of each argument of dp, 0 without an entry.
+        """Returns the first rows of a statement. ceilings: the largest cost of each argument of dp, or 0 without an
+        entry.
 
         typed: whether somebody typed the statement or its argument. Otherwise the page asks by itself.
         """
@@ -171,7 +172,7 @@ class Desk:
         return PageStatement(text, tuple((call.action, call.argument or "") for call in calls))
 
     def prices(self, asked: PageStatement) -> Prices:
-        """Returns the prices of all calls that may charge, planned together. Raises the statement's own refusal."""
+        """Returns the prices of all calls that may charge, planned together. Raises the refusal of a refused call."""
         run = [statement for action, statement in asked.charging if action == "run"]
         paying = [statement for statement in run if not _CHANGES_NOTHING_PAID.match(statement)]
         if not paying:
