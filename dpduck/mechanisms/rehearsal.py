@@ -109,7 +109,7 @@ def _with_awkward_rows(cursor: duckdb.DuckDBPyConnection, table: TableName, colu
 
 
 def awkward_values(type_name: str) -> tuple[str, ...]:
-    """Lists texts of awkward values of a type. A type that nothing is computed with has none."""
+    """Lists extreme and odd values of a type as texts, none for a type that no formula computes with."""
     kind = sql_type(type_name)
     if kind.is_whole and kind.is_signed:
         return (str(kind.least), str(kind.most), *(_NUMBERS if kind.is_integer else ("1",)))

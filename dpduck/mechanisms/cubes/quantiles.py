@@ -91,7 +91,7 @@ class QuantileRule:
         return able if sum(choices) + rest**power < sum(trees.values()) ** power else ()
 
     def error(self, aggregate: Aggregate, noise: NoiseKind, *, chosen: bool) -> float:
-        """Returns the variance of a quantile's rank at the whole price. chosen: by the exponential mechanism."""
+        """Returns the variance of a quantile's rank at the whole price. chosen: for the exponential mechanism."""
         if aggregate.operand is None:
             raise Refusal("a quantile of nothing", accepted="quantile_cont(column, 0.5)")
         if self.how != AUTO:

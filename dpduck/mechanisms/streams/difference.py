@@ -39,7 +39,7 @@ class _Side:
     """One side of a difference: a view, its compared answer, its keys, and its period if the call names one.
 
     step: the largest change of an answer when one integer of noise changes by one.
-    window, told: the number of periods in a stream's answer, 0 for all so far, and the answer's error.
+    window: the periods in a stream's answer, 0 for all so far. told: the answer's error.
     """
 
     view: StoredRelease
