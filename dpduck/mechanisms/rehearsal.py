@@ -66,7 +66,7 @@ def rehearse_asks(asks: Sequence[Ask[Any]], shapes: Shapes, answered: SandboxAns
         return
     words = said.strip().split("\n", 1)[0][:200]
     raise Refusal(
-        "this fails on rows that were made up of its columns' types" + (f": {words}" if words else ""),
+        "the statement fails on made-up rows of its columns' types" + (f": {words}" if words else ""),
         accepted="other expressions; nothing was charged",
     )
 

@@ -254,7 +254,7 @@ class OwnerDesk:
         largest = clauses.max_epsilon or policy.max_epsilon
         smallest = clauses.min_epsilon or policy.min_epsilon
         if largest is not None and smallest is not None and smallest > largest:
-            raise Refusal("MIN EPSILON is above MAX EPSILON", accepted="one statement's smallest price first")
+            raise Refusal("MIN EPSILON is above MAX EPSILON", accepted="a MIN EPSILON that is not above MAX EPSILON")
         return replace(
             policy,
             domains=tuple(domains.values()),

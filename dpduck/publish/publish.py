@@ -77,7 +77,7 @@ def _write_target(
         _to_duckdb(connection, views, metadata, path, steps)
     elif path.suffix or "://" in str(target):
         raise Refusal(
-            f"the target {path.name} is neither",
+            f"{path.name} is no file for DuckDB, no directory and no PostgreSQL address",
             accepted="FILE.duckdb, a directory for Parquet files, or postgresql://..",
         )
     else:
@@ -93,7 +93,9 @@ def _to_duckdb(
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".dpduck") as directory:
         if target.exists() and not _was_published(target, Path(directory) / "earlier.duckdb"):
-            raise Refusal(f"{target.name} is in the way", accepted="a new file, or one that publish made")
+            raise Refusal(
+                f"{target.name} exists, and something else made it", accepted="a new file, or one that publish made"
+            )
         unfinished = Path(directory) / "published.duckdb"
         connection.execute(f"ATTACH {quote_text(str(unfinished))} AS target (STORAGE_VERSION '{STORAGE_VERSION}')")
         for view in views:
@@ -134,7 +136,9 @@ def _to_parquet(
 ) -> None:
     ours = (target / f"{METADATA}.parquet").exists()
     if target.exists() and not ours and (not target.is_dir() or any(target.iterdir())):
-        raise Refusal(f"{target.name} is in the way", accepted="a new directory, or one that publish made")
+        raise Refusal(
+            f"{target.name} exists, and something else made it", accepted="a new directory, or one that publish made"
+        )
     _require_file_names(views)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".dpduck") as directory:
@@ -196,7 +200,7 @@ def certify(store: Path, entries: int, target: Path) -> Certified:
 def _open_replacement(target: Path) -> Iterator[Path]:
     """Yields an empty directory, and moves it to the target after the block."""
     if target.exists() and not (target / "certificates.json").is_file():
-        raise Refusal(f"{target} is there and is no bundle", accepted="a directory that is not there yet")
+        raise Refusal(f"{target} exists, and is no bundle", accepted="a directory that is not there yet")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as room:
         folder = Path(room) / "bundle"

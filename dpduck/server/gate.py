@@ -144,7 +144,7 @@ class Gate:
             keys = []
             for call in inspected.calls:
                 if call.action not in DESCRIBED and call.action not in FREE:
-                    raise Refusal(f"the columns of {call.function} are known once it was asked", accepted="to run it")
+                    raise Refusal(f"the columns of {call.function} are not known before it runs", accepted="to run it")
                 described = replace(call, action=DESCRIBED.get(call.action, call.action))
                 keys.append(self._known_or_view(principal, described, [], text))
             return self._runnable_sql(principal, inspected, keys, only_columns=True)

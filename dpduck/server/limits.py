@@ -107,7 +107,10 @@ class Places:
                 waited = time.monotonic() - start
                 if (waited >= patience or given_up()) and not called.is_set():
                     self._leave(name, called)
-                    raise Refusal(f"no place was free in {waited:.0f} s", accepted="the same statement later, or fewer")
+                    raise Refusal(
+                        f"the server is busy: no place was free in {waited:.0f} s",
+                        accepted="the same statement later, or fewer",
+                    )
         if self._closed:
             raise Refusal("the server is ending", accepted="the same statement when it is there again")
 

@@ -215,7 +215,7 @@ def _command(descriptor: Any) -> Message:
 def _principal(context: Any) -> Principal:
     caller = context.get_middleware(PRINCIPAL)
     if caller is None:
-        raise PermissionRefusal("nobody is known here without a token", accepted="a token that is in force")
+        raise PermissionRefusal("there is no token", accepted="a token that is in force")
     principal: Principal = caller.principal
     return principal
 
