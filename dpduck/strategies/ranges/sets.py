@@ -164,7 +164,7 @@ def plan_own_matrix(
     planning_seconds: float = 2.0,
     row_bound: int = 1,
 ) -> tuple[Plan, ...]:
-    """Returns the only plan for an analyst's rows, in a tuple. entries: shape (rows, cells), cells in row-major order."""
+    """Returns the only plan for an analyst's rows, in a tuple. entries: shape (rows, cells), in row-major order."""
     begin = perf_counter()
     bits = max(1, LARGEST_NORM_BITS - max(0, row_bound.bit_length() - SPARE_BITS))
     cells = CellWorkload(tuple(attributes), workload.marginals, workload.weights)
