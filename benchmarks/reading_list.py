@@ -83,7 +83,7 @@ NOISE = {
     ),
 }
 OTHERS = {
-    "shown to the owner alone": ("store/check kernel/counting/unit_facts"),
+    "shown to the owner alone": ("store/check kernel/counting/unit_facts kernel/queries/trials"),
     "rows: the kernel asks for their unit itself, and refuses another (tests/kernel/test_language_not_believed.py)": (
         "language/rows/source language/rows/sql language/rows/tree language/rows/private_joins language/rows/relation "
         "language/rows/unions language/rows/per_unit language/rows/periods language/rows/moments language/rows/joins"

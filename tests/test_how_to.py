@@ -220,6 +220,13 @@ def check_dbt(page: Typed) -> None:
         assert dev.execute("SELECT count(*) FROM busy_wards WHERE at_least > 6000").fetchone() == (3,)
 
 
+def check_trial(page: Typed) -> None:
+    """A trial charges nothing. Five times the price has a fifth of the errors, within a factor of 2."""
+    assert page.rows("SELECT spent FROM dp_budget()") == [(0.0,)]
+    errors = {epsilon: error for epsilon, answer, _, _, error, *_ in page.answer("dp_trial") if answer == "n"}
+    assert 2.5 < errors[0.1] / errors[0.5] < 10  # 1,350 errors each: fails in fewer than 1e-9 of all cases
+
+
 CHECKS: dict[str, Callable[[Typed], None]] = {
     name.removeprefix("check_"): check for name, check in globals().items() if name.startswith("check_")
 }

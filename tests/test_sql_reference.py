@@ -222,7 +222,7 @@ def test_functions_are_those_of_a_connection() -> None:
             "dp_stderr_of": "'wards', '1'", "dp_ratio_of": "'wards', '1', '1'", "dp_difference": "'plain', 'again'",
             "dp_known": "$$ SELECT ward, count(*) AS n FROM visits GROUP BY ward $$",
             "dp_explain": f"$$ {ASKED} $$", "dp_errors": f"$$ {ASKED} $$", "dp_twin": "'visits'",
-            "dp_compare": "'made_up'",
+            "dp_compare": "'made_up'", "dp_trial": f"$$ {ASKED} $$, runs := 2",
         }  # fmt: skip
         for cells in table("Functions", "reference")[1:]:
             name, columns = cells[0].strip("`").split("(")[0], re.findall(r"`(\w+)`", cells[1])
