@@ -1,9 +1,7 @@
 """Compares exact counts of all privacy units together with the sum of the counts of each unit alone.
 
-The counted rows of a unit depend on that unit's rows alone, so both are equal, cell by cell. They differ if a scan
-leaves out rows because of other rows in the same part of a table. The comparison uses a twin with a few units of
-made-up rows: one with NULL in every column, one with the same row again and again, and one with a value or NULL in each
-column.
+The counted rows of a unit depend on its own rows alone, so both are equal. They differ if a scan leaves out rows
+because of other rows in the same part of a table. So some units have NULLs or constants (see few_units).
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ def sums(source: duckdb.DuckDBPyConnection, given: Callable[[duckdb.DuckDBPyConn
         counted: list[list[IntegerArray]] = []
         for unit in parts:
             give_rows(twin, stored, unit)
-            counted.append(list(nearly_exact_answers(twin, plans, workers)))
+            counted.append(list(nearly_exact_answers(plans, workers)))
         broken = [
             plan.planned.text
             for plan, all_of_them, *each in zip(plans, *counted, strict=True)

@@ -35,7 +35,7 @@ NumberReader = Callable[[Any, Any, Tools], Seen]
 
 
 def number_reader(query: AuditPlan) -> NumberReader:
-    """Returns a function that reads a mechanism's numbers. If these are hashed, it reads counts through the hashes."""
+    """Returns a function that reads a mechanism's numbers, or counts through its hashes if the numbers are hashed."""
     if query.mechanism.name == "sketch":
         return _read_sketch
     if query.mechanism.name == "projection" and isinstance(query.question, SparseRequest):

@@ -1,7 +1,6 @@
 """Audit: runs statements on two neighbouring databases of made-up rows, and bounds the loss that their answers show.
 
-It also compares the rest of both outcomes: whether a statement is answered, its shape, its message and its price. Exact
-counts of all units must be the sum of the counts of each unit alone (additivity).
+It also compares messages, shapes and prices, and exact counts with sums over single units (additivity).
 """
 
 from __future__ import annotations
@@ -166,10 +165,10 @@ NOT_THE_SUM = "exact counts of all units together, which are not the sum of thos
 
 
 def check_sums(source: duckdb.DuckDBPyConnection, texts: Sequence[str], price: str) -> Iterator[AuditFinding]:
-    """Yields statements with exact counts that differ from the sum of the counts of each unit alone.
+    """Yields statements with exact counts that are not the sum of the counts of each unit alone. Without any, yields
+    one summary.
 
-    If there is none, yields the number of compared statements. price: of further statements with conditions over every
-    column. Without a price, there are no further statements.
+    price: the price of further statements with conditions over every column, which are left out if it is "".
     """
     began = time.monotonic()
 

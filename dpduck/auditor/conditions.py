@@ -30,10 +30,7 @@ BRANCHES, MOST_COLUMNS = 6, 40
 
 
 def condition_statements(twin: duckdb.DuckDBPyConnection, price_text: str) -> list[str]:
-    """Lists statements with several conditions each, over every column of every table of a twin.
-
-    price_text: the price of each statement, as in OPTIONS.
-    """
+    """Lists statements with several conditions each, over every column of every table of a twin, at this price."""
     texts = []
     for table, policy in policies_of(twin).items():
         hidden = set(map(fold, policy.unit.own_columns))

@@ -1,4 +1,4 @@
-"""Tables of a twin with the made-up rows of a few units, or of one of them alone."""
+"""Tables of a twin with the made-up rows of a few units, or of a single unit."""
 
 from __future__ import annotations
 
@@ -19,10 +19,7 @@ Policies = Mapping[TableName, Policy]
 
 
 def units_sql(private: Policies, table: TableName) -> str:
-    """Returns SQL of a table's rows, each with its unit in a text column unit_of_row.
-
-    If each row is a unit, unit_of_row is a group of several rows.
-    """
+    """Returns SQL of a table's rows, each with its unit in a column unit_of_row. Units of one row form a few groups."""
     unit = private[table].unit
     if unit.reference is not None:
         parent = units_sql(private, TableName(unit.reference.parent))
@@ -40,10 +37,7 @@ def units_sql(private: Policies, table: TableName) -> str:
 
 
 def lay_out(twin: duckdb.DuckDBPyConnection, done: set[TableName]) -> None:
-    """Leaves a few units in each private table that is not in `done`, and adds the table to `done`.
-
-    The tables are created anew, so that statistics of removed rows disappear.
-    """
+    """Leaves a few units in each private table that is not in `done`, and no statistics of the removed rows."""
     private = policies_of(twin)
     chosen_units = _chosen_units(twin, private)
     waiting = [table for table in private if table not in done]

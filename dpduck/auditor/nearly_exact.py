@@ -13,18 +13,12 @@ import duckdb
 import numpy as np
 
 from dpduck.auditor.audit_plan import AuditPlan, plan_statement
-from dpduck.auditor.neighbours import require_database
-from dpduck.database.functions import OWNER
-from dpduck.kernel.door import Bill, open_door
-from dpduck.kernel.ledger.secrets import no_step
-from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.noise.law import Noise, NoiseKind
 from dpduck.kernel.price import Ask, price
 from dpduck.kernel.queries.tables import Table, Total
 from dpduck.kernel.worker.workers import Workers
 from dpduck.values.arrays import IntegerArray
 from dpduck.values.errors import DpduckError
-from dpduck.values.privacy import Charge
 
 FAR, MOST_OF_ASK, MOST_IN_ALL = 60, 4000, 900_000
 """FAR: noise exceeds its bound with probability 2 exp(-FAR), below 1e-25. The others: the most epsilon or rho of one
@@ -92,20 +86,10 @@ def affordable_plans(plans: Sequence[ExactPlan], times: int) -> list[ExactPlan]:
     return affordable
 
 
-def nearly_exact_answers(
-    twin: duckdb.DuckDBPyConnection, plans: Sequence[ExactPlan], workers: Workers
-) -> Iterator[IntegerArray]:
+def nearly_exact_answers(plans: Sequence[ExactPlan], workers: Workers) -> Iterator[IntegerArray]:
     """Yields the door's answers to each plan, over the present rows of the tables."""
-    database = require_database(twin)
     for plan in plans:
-        rows, cost = plan.planned.plan.request.rows, price(plan.asks)
-        periods = None if rows.periods is None else rows.periods.periods
-        charge, name = Charge(cost.epsilon, cost.rho, cost.delta), plan.planned.mechanism.name
-        bill = Bill(rows.unit_key, str(rows.table), charge, OWNER.name, plan.planned.text, name, None, periods)
-        with open_door(
-            plan.asks, bill, database.ledger, database.connections.cursor, lambda cursor: None,
-            operating_system_entropy(), no_step, workers,
-        ) as door:  # fmt: skip
+        with plan.planned.open_door(plan.asks, workers) as door:
             answers = [door.answer(ask) for ask in plan.asks]
         yield np.concatenate([np.ravel(part) for answer in answers for part in _arrays(answer)])
 

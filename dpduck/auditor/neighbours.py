@@ -1,7 +1,6 @@
-"""Neighbouring databases from policies alone: two databases of made-up rows, one of them with one more privacy unit.
+"""Neighbouring databases of made-up rows, from policies alone: one of the two has one more privacy unit.
 
-No row of the private tables is read. The added unit has more rows than MAX ROWS, values beyond every CLAMP, and texts
-that nobody else has.
+The added unit has more rows than MAX ROWS, values beyond every CLAMP, and texts that nobody else has.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Runs of a release over one database, through the door. One plan, one charge and one count serve many runs.
 
-Every ask of the plan is declared, and charged to the made-up database, as often as it will be answered. So an audit
-uses kernel/ only as a release does.
+Every ask is declared, and charged to the made-up database, as often as it will be answered.
 """
 
 from __future__ import annotations
@@ -17,17 +16,13 @@ import numpy as np
 from dpduck.auditor.answer_numbers import Seen, number_reader
 from dpduck.auditor.audit_plan import AuditPlan
 from dpduck.auditor.neighbours import require_database
-from dpduck.database.functions import OWNER
-from dpduck.kernel.door import Bill, open_door
 from dpduck.kernel.ledger.secrets import no_step
-from dpduck.kernel.noise.entropy import operating_system_entropy
-from dpduck.kernel.price import Ask, price
+from dpduck.kernel.price import Ask
 from dpduck.kernel.queries.later import Within
 from dpduck.kernel.worker.workers import Workers
 from dpduck.mechanisms.mechanism import Tools
 from dpduck.store.sandbox import Sandbox
 from dpduck.values.arrays import FloatArray
-from dpduck.values.privacy import Charge
 
 MOST_COLUMNS = 160
 BATCH = 250
@@ -36,21 +31,13 @@ FAILED = "failed"
 
 def measure_runs(query: AuditPlan, workers: Workers) -> Iterator[Seen]:
     """Yields the output of each run, forever."""
-    database, reader = require_database(query.connection), number_reader(query)
-    tools = Tools(Sandbox(), database.ledger.secrets, no_step)
+    reader, tools = number_reader(query), Tools(Sandbox(), require_database(query.connection).ledger.secrets, no_step)
     adaptive = any(isinstance(ask.query, Within) for ask in query.asks) or query.mechanism.name == "synthetic table"
     times = 1 if adaptive else BATCH
     plan = query.plan if adaptive else repeat_asks(query.plan, times, {})
     asks = query.mechanism.asks(plan)
-    rows, cost = plan.request.rows, price(asks)
-    periods = None if rows.periods is None else rows.periods.periods
-    charge = Charge(cost.epsilon, cost.rho, cost.delta)
-    bill = Bill(rows.unit_key, str(rows.table), charge, OWNER.name, query.text, query.mechanism.name, None, periods)
     while True:
-        with open_door(
-            asks, bill, database.ledger, database.connections.cursor, lambda cursor: None, operating_system_entropy(),
-            no_step, workers,
-        ) as door:  # fmt: skip
+        with query.open_door(asks, workers) as door:
             for _ in range(times):
                 yield reader(plan, query.mechanism.measure(plan, door, tools), tools)
 

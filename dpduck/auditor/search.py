@@ -1,7 +1,4 @@
-"""A search through the statements that policies allow, for an audit. It composes statements from parts.
-
-The search prefers the parts that were tried least, so that every part soon stands beside many others.
-"""
+"""A search for an audit. It composes statements from parts that policies allow, and prefers the least tried parts."""
 
 from __future__ import annotations
 

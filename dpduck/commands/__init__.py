@@ -1,7 +1,4 @@
-"""The command line: a file for each group of commands. Arguments and options that several commands share are here.
-
-A file that declares commands imports click alone. Each command makes its other imports when it runs.
-"""
+"""The command line: a file for each group of commands. Arguments and options that several commands share are here."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Commands that ask a database and its store: statements of dp(..), listings, checks, publishing, preparing, reading.
 
-Reading covers dp's own functions, DESCRIBE visits, SHOW TABLES, and private views. Each command makes its imports when
-it runs, so that help and completion load only click.
+Each command makes its imports when it runs, so that help and completion load only click.
 """
 
 from __future__ import annotations

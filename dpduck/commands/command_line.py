@@ -1,7 +1,4 @@
-"""The command line: the names of all commands, their help in one line, and the file that each command is in.
-
-A file is imported when its command is asked for. The other modules that the command needs are imported when it runs.
-"""
+"""The command line: the names of all commands, their help in one line, and the file that each command is in."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""dpduck compare: prints the distances of a synthetic table from the data, or writes a page, for the owner alone.
-
-The distances are exact figures about private rows. So the report, which others receive, does not have them.
-"""
+"""dpduck compare: prints or writes the exact distances of a synthetic table from the data, for the owner alone."""
 
 from __future__ import annotations
 

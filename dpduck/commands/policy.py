@@ -1,7 +1,4 @@
-"""dpduck policy: drafts of policies from the schema of a table or of a file, policies in force as text, and twins.
-
-Each command makes its imports when it runs.
-"""
+"""dpduck policy: drafts of policies, policies in force as text, and twins. Imports are made when a command runs."""
 
 from __future__ import annotations
 

@@ -44,10 +44,7 @@ def prepare_tables(
 
 
 def preparing(ask: Callable[[str], str], named: Sequence[str], candidates: Sequence[str]) -> Iterator[str]:
-    """Asks to prepare tables at one moment: the named ones, or without names all candidates that can be prepared.
-
-    ask: runs a statement of the owner, and returns its outcome.
-    """
+    """Prepares the named tables at one moment, or else all candidates that can be prepared. ask: runs a statement."""
     tables = named or candidates
     if not tables:
         yield "no table has a privacy policy: nothing was prepared"

@@ -82,9 +82,12 @@ def print_relation(relation: duckdb.DuckDBPyRelation, shape: str, narrow: Sequen
 def print_rows(columns: Sequence[str], rows: Sequence[tuple[object, ...]], shape: str) -> None:
     """Prints rows for programs: as CSV, or as JSON."""
     if shape == "csv":
-        _print_csv(columns, rows)
-    else:
-        _print_json(columns, rows)
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(rows)
+        return
+    for row in rows:
+        click.echo(json.dumps(dict(zip(columns, row, strict=True)), default=str))
 
 
 def print_box(relation: duckdb.DuckDBPyRelation) -> None:
@@ -151,14 +154,3 @@ def print_findings(relation: duckdb.DuckDBPyRelation) -> None:
             indent = " " * ADVICE_AT
             click.echo(textwrap.fill(advice, WIDTH, initial_indent=indent, subsequent_indent=indent))
         before = advice
-
-
-def _print_csv(columns: Sequence[str], rows: Sequence[tuple[object, ...]]) -> None:
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
-
-
-def _print_json(columns: Sequence[str], rows: Sequence[tuple[object, ...]]) -> None:
-    for row in rows:
-        click.echo(json.dumps(dict(zip(columns, row, strict=True)), default=str))

@@ -142,5 +142,5 @@ def _tls(certificate: Path | None, key: Path | None) -> Tls | None:
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:
-        raise Refusal("half of what TLS needs", accepted="--tls-certificate and --tls-key")
+        raise Refusal("TLS needs a certificate and its key", accepted="--tls-certificate and --tls-key")
     return Tls(certificate, key)

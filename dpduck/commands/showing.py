@@ -1,7 +1,4 @@
-"""Commands that show: an audit, a comparison, a demonstration, a report.
-
-Each command makes its imports when it runs, so that help and completion load only click.
-"""
+"""Commands that show: an audit, a comparison, a demonstration, a report. Each makes its imports when it runs."""
 
 from __future__ import annotations
 

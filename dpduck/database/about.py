@@ -37,7 +37,6 @@ from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold
 
 MOST_LABELS = 20
-"""Most values of a domain that dp_columns shows."""
 
 COLUMNS = (
     ("table_name", "VARCHAR"), ("column_name", "VARCHAR"), ("data_type", "VARCHAR"), ("privacy_unit", "VARCHAR"),
@@ -236,7 +235,6 @@ def _columns(table: TableName, catalog: Catalog) -> Iterator[list[Value]]:
 
 
 def _unit(policy: Policy, column: str) -> str | None:
-    """Returns the role of a column in the privacy unit, if it has one."""
     if fold(column) in map(fold, policy.unit.own_columns):
         return f"{policy.unit.key}, MAX ROWS {policy.unit.max_rows}"
     period = policy.unit.period

@@ -189,7 +189,6 @@ class Database:
         return self.engines.place(rows) or self._prepared.place(rows) or LIVE_PLACE
 
     def limit_selects(self, seconds: float) -> None:
-        """Limits the time of each SELECT that makes a view from a release."""
         self._releases.seconds = seconds
 
     def kept_by(self, principal: str) -> tuple[int, int]:
@@ -240,7 +239,6 @@ class Database:
         return explain_sql(forecast(question) if chosen is None else forecast_reuse(chosen, forecast))
 
     def errors(self, text: str, caller: Caller) -> str:
-        """Returns SQL with the predicted errors of each aggregate. It spends nothing and reads no private row."""
         return self.foresight.errors(self.question_of(text, caller)[0])
 
     def question_of(
@@ -304,7 +302,6 @@ class Database:
         return listings.releases(self._releases.all(), None if caller.owner else caller.name)
 
     def plan(self, text: str, caller: Caller) -> str:
-        """Returns SQL that lists the price of each statement, and their total. Nothing is charged."""
         from dpduck.mechanisms.batch import plan_batch  # noqa: PLC0415
 
         return plan_batch(text, partial(self.question_of, caller=caller), self._releases, self._ledger, caller)

@@ -70,7 +70,6 @@ class Progress:
         return line
 
     def say(self, text: str) -> None:
-        """Prints a line that stays."""
         self._write(f"\rdpduck: {text}\n")
 
     @contextmanager

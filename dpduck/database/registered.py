@@ -107,7 +107,7 @@ def serve(connection: duckdb.DuckDBPyConnection, database: Started, *, kept: boo
 
 
 def _identity(connection: duckdb.DuckDBPyConnection) -> str | None:
-    """Returns a database's identity, if it has one. It is passed in _SAID: DuckDB may import pandas for a result."""
+    """Returns a database's identity, if it has one, by way of _SAID: DuckDB may import pandas for a query's result."""
     question = secrets.token_hex(16)
     with connection.cursor() as cursor:  # a call takes a hundredth of the time of a search among functions
         try:

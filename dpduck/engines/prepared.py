@@ -179,7 +179,6 @@ class PreparedThere:
         return TablePack(placed.name, packed, facts, f"{at:%Y-%m-%d %H:%M:%S}")
 
     def _take(self, written: Sequence[TablePack]) -> None:
-        """Puts packs into use, all in one transaction, and deletes the packs that they replace."""
         replaced = {table for record in written for table in record.tables}
         self._keep([*(record for record in self._packs if not replaced & set(record.tables)), *written])
 

@@ -141,7 +141,6 @@ class SparkEngine:
         return self.carry_frames(frames, places, buckets, order)
 
     def pack(self, places: Mapping[str, TablePlace], buckets: int, there: str, mark: str, key: int) -> Packed:
-        """Writes tables into a new table of the engine, as pieces of whole units."""
         sent = [Sent((name,), place.columns, unit=place.unit) for name, place in places.items()]
         bundles = [self._bundle_rows(sent, number, place, buckets, key) for number, place in enumerate(places.values())]
         columns = [f"{column_name(t, c)} binary" for t, table in enumerate(sent) for c in range(len(table.columns))]
@@ -210,7 +209,6 @@ class SparkEngine:
     def carry_frames(
         self, frames: dict[str, Any], places: dict[str, TablePlace], buckets: int, order: Order
     ) -> Iterator[pa.Table]:
-        """Yields the results of an order over the given frames, one frame for each table."""
         whole = _frame_to_group(frames, places, buckets, order)
         results = whole.groupBy(BUCKET).applyInArrow(task_of(order, "answer_task"), f"{PARTIAL} binary")
         for (body,) in self._fetch_results(results):

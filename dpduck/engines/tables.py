@@ -178,7 +178,6 @@ class EngineTables:
         every: bool = False,
         prepared: TablePack | None = None,
     ) -> EngineRows:
-        """Returns an engine's rows for one statement. Refuses tables that have changed."""
         (engine, buckets), policies = self._engines[name], list(map(self._policies.require_policy, private))
         if not every and prepared != self.prepared.of(private):
             raise Refusal("a table was prepared again meanwhile", accepted="the same statement again")
@@ -239,7 +238,7 @@ def public_table(
     other = next((column for column, type_name in columns if not sql_type(type_name).is_carried), None)
     if other is not None:
         raise Refusal(
-            f"{parts[-1]}.{other} is of a type that does not travel to an engine",
+            f"{parts[-1]}.{other} has a type that an engine cannot read",
             accepted="a public table of numbers, texts and moments",
         )
     sent = ", ".join(

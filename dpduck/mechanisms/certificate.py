@@ -140,7 +140,7 @@ def _payer(connection: duckdb.DuckDBPyConnection, store: str, ledger_id: int) ->
 
 @lru_cache(maxsize=4096)
 def _forms(rho: str, delta: str) -> list[dict[str, str]]:
-    """Returns a price as pairs of epsilon and delta. Cached, since a link needs all certificates up to it."""
+    """Returns a price as pairs of epsilon and delta. Cached, since a link is computed from all earlier certificates."""
     prices = ((epsilon_of(Fraction(rho), small), small + Fraction(delta)) for small in DELTAS)
     return [{"epsilon": str(epsilon), "delta": str(at)} for epsilon, at in prices]
 

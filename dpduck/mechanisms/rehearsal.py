@@ -66,7 +66,7 @@ def rehearse_asks(asks: Sequence[Ask[Any]], shapes: Shapes, answered: SandboxAns
         return
     words = said.strip().split("\n", 1)[0][:200]
     raise Refusal(
-        "this fails on rows that were made up of its columns' types" + (f": {words}" if words else ""),
+        "the statement fails on made-up rows of its columns' types" + (f": {words}" if words else ""),
         accepted="other expressions; nothing was charged",
     )
 
@@ -109,7 +109,7 @@ def _with_awkward_rows(cursor: duckdb.DuckDBPyConnection, table: TableName, colu
 
 
 def awkward_values(type_name: str) -> tuple[str, ...]:
-    """Lists texts of awkward values of a type. A type that nothing is computed with has none."""
+    """Lists extreme and odd values of a type as texts, none for a type that no formula computes with."""
     kind = sql_type(type_name)
     if kind.is_whole and kind.is_signed:
         return (str(kind.least), str(kind.most), *(_NUMBERS if kind.is_integer else ("1",)))

@@ -55,7 +55,7 @@ class ReleasedTable:
 
 @dataclass(frozen=True)
 class ReleaseHeader:
-    """The public description of a release, known before anything is counted. laws: per aggregate and grouping set.
+    """Description of a release before anything is counted. laws: an error law for each aggregate and grouping set.
 
     most_rows: the most rows of its table, 0 if noisy answers decide.
     """
@@ -106,17 +106,10 @@ class Releaser:
         place_of: PlaceOf = lambda rows: LIVE_PLACE,
         keep: Callable[..., None] = lambda *_: None,
     ) -> None:
-        self._keep = keep
-        self._open_cursor = open_cursor
-        self._ledger = ledger
-        self._releases = releases
-        self._copies = copies
-        self._entropy = entropy
-        self._steps = steps
-        self._workers = workers
-        self._place_of = place_of
-        self._answered = SandboxAnswers()
-        self._locks = NamedLocks()
+        self._open_cursor, self._ledger, self._releases, self._copies = open_cursor, ledger, releases, copies
+        self._entropy, self._steps, self._workers = entropy, steps, workers
+        self._place_of, self._keep = place_of, keep
+        self._answered, self._locks = SandboxAnswers(), NamedLocks()
         self._failed: dict[str, int] = {}
         self._made_by = versions_text()
 

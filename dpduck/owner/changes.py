@@ -18,8 +18,8 @@ from dpduck.store.prepared import PreparedTables
 class OwnerChanges:
     """Executor of owner statements that remembers the last one, since DuckDB may bind the same text twice.
 
-    Most statements change nothing the second time. The others are recognised: the same text by the same person, with no
-    ledger entry in between. Then nothing was released in the new epoch, so that another new epoch is not needed.
+    Most statements change nothing the second time. A repetition of any other is recognised: the same text by the same
+    person, with no ledger entry in between. So nothing was released since a new epoch, and another one is not needed.
     """
 
     def __init__(

@@ -105,8 +105,7 @@ def no_answer(shares: ColumnShares) -> int | None:
 def codes_of(shares: ColumnShares) -> tuple[tuple[int, ...], Beyond] | None:
     """Returns the few whole numbers that most units have, and the share of the other values.
 
-    They are all numbers from the first to the last, or only those with a share above the noise. None if they are many,
-    or if too many units may have others.
+    The numbers are consecutive, or all that stand out. None if there are many, or if too many units have other values.
     """
     ends = shares.ends
     if ends is None or not shares.whole:

@@ -201,7 +201,7 @@ def _in_range() -> Iterator[None]:
         yield
     except (duckdb.Error, OverflowError):
         raise Refusal(
-            "these bounds and this step cannot be counted through",
+            "these bounds and this step give no list of bins",
             accepted=f"bounds in the range of TIMESTAMP, at most {MAX_DOMAIN} steps",
         ) from None
 

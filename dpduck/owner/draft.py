@@ -1,7 +1,4 @@
-"""Draft of a privacy policy from the schema alone: names, types, keys, checks and public tables.
-
-No row is read, and no statistics that DuckDB keeps about rows. Facts that only the owner can know become TODOs.
-"""
+"""Draft of a privacy policy from the schema alone. Facts that only the owner can know become TODOs."""
 
 from __future__ import annotations
 
@@ -48,7 +45,10 @@ def draft_lines(
 ) -> list[str]:
     """Returns the lines of CREATE PRIVACY POLICY. public: tables that are declared public. given: suggestions."""
     schema = read_schema(cursor, table, catalog, home)
-    unit, column = unit_lines(schema, catalog) if given is None else _unit_given(given)
+    if given is None:
+        unit, column = unit_lines(schema, catalog)
+    else:
+        unit, column = [*remark_lines(given.unit_why), f"    {given.unit},"], given.unit_column
     declared = dict(declaration_items(schema, catalog, public))
     declared.pop(column, None)
     replacing = "OR REPLACE " if catalog.policy(table) is not None else ""
@@ -64,7 +64,3 @@ def draft_lines(
         *(budget if given is None else [f"    {given.budget}"]),
         ")",
     ]
-
-
-def _unit_given(given: Suggested) -> tuple[list[str], str]:
-    return [*remark_lines(given.unit_why), f"    {given.unit},"], given.unit_column

@@ -30,7 +30,7 @@ def type_items(schema: Schema, done: set[str]) -> Iterator[str]:
 
 
 def declaration_items(schema: Schema, catalog: Catalog, public: Sequence[TableName]) -> Iterator[tuple[str, list[str]]]:
-    """Yields columns with their items, if a CHECK lists or bounds the values, or a public table has them."""
+    """Yields columns with their items, if a CHECK lists or bounds the values, or a public table has these values."""
     checked = {fold(check.columns[0]): check for check in schema.checks}
     links = {fold(column): (other, key) for column, other, key in schema.links if catalog.is_public(other)}
     for column in schema.columns:

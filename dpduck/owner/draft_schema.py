@@ -15,9 +15,9 @@ from dpduck.values.quoting import fold, quote_text
 
 @dataclass(frozen=True)
 class Constraint:
-    """Constraint of a table. kind: 'PRIMARY KEY', 'UNIQUE', 'NOT NULL', 'FOREIGN KEY' or 'CHECK'.
+    """Constraint of a table. kind: 'PRIMARY KEY', 'UNIQUE', 'NOT NULL', 'FOREIGN KEY' or 'CHECK'. check: CHECK's SQL.
 
-    references, referenced: for a FOREIGN KEY, the other table in the same schema, and its columns. check: CHECK's SQL.
+    references, referenced: for a FOREIGN KEY, the other table in the same schema, and its columns.
     """
 
     kind: str

@@ -1,8 +1,7 @@
 """Distribution of a column from noisy quantiles: the share of units on each side of an edge, and sums beyond a bound.
 
 A quantile is a place between public edges. Quantiles at many fractions, from one noisy tree, form a distribution
-function, with one standard error for all edges. Beyond the last share that is larger than the noise, shares are assumed
-to fall as the last ones above the noise do, which the noise limits.
+function. Shares below the noise are assumed to fall as the last ones above the noise do.
 """
 
 from __future__ import annotations
@@ -85,10 +84,10 @@ class Tail:
 
     @cached_property
     def exponent(self) -> tuple[float, float] | None:
-        """Returns the exponent with which shares fall near the last edge that stands out, and its lower bound.
+        """Returns the exponent with which shares fall, as a power of the value, and its lower bound. None: not known.
 
-        Shares are assumed to fall as a power of the value. The fall is measured from an earlier edge to the last one,
-        and from the last one to the next edges, where shares are noise. None: no edge above 0 stands out.
+        The fall is measured from an earlier edge to the last one that stands out, and from there to edges of mere
+        noise.
         """
         last = self.last
         if last < 0 or self.edges[last] <= 0:

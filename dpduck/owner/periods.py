@@ -43,10 +43,13 @@ def require_other_name(column: CatalogColumn, period: Period | None) -> None:
     """Refuses a unit's column if its name looks like a key of the ledger, or if PER does not work with its type."""
     if _TOGETHER.fullmatch(column.name):
         raise Refusal(
-            f"{column.name!r} is how the ledger writes several columns", accepted="ALTER TABLE .. RENAME COLUMN"
+            f"{column.name!r} is a name that the ledger needs for several columns",
+            accepted="ALTER TABLE .. RENAME COLUMN",
         )
     if is_period_name(column.name):
-        raise Refusal(f"{column.name!r} is how the ledger writes periods", accepted="a unit's column of another name")
+        raise Refusal(
+            f"{column.name!r} is a name that the ledger needs for periods", accepted="a unit's column of another name"
+        )
     if period is not None and not sql_type(column.type_name).is_unit_part:
         raise Refusal(
             f"{column.name} is {sql_type(column.type_name).word}, which is not told apart by period",
@@ -57,7 +60,7 @@ def require_other_name(column: CatalogColumn, period: Period | None) -> None:
 def unit_together(
     table: TableName, names: Sequence[str], max_rows: int, facts: PublicFacts, spelled: Callable[[str], str]
 ) -> PrivacyUnit:
-    """Returns a unit of several columns. Its key is "table.(a, b)", as the function `spelled` spells it."""
+    """Returns a unit of several columns. spelled: returns the key "table.(a, b)" in the spelling of the ledger."""
     require_plain_names(*names)
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:

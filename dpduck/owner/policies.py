@@ -254,7 +254,7 @@ class OwnerDesk:
         largest = clauses.max_epsilon or policy.max_epsilon
         smallest = clauses.min_epsilon or policy.min_epsilon
         if largest is not None and smallest is not None and smallest > largest:
-            raise Refusal("MIN EPSILON is above MAX EPSILON", accepted="one statement's smallest price first")
+            raise Refusal("MIN EPSILON is above MAX EPSILON", accepted="a MIN EPSILON that is not above MAX EPSILON")
         return replace(
             policy,
             domains=tuple(domains.values()),
@@ -267,7 +267,7 @@ class OwnerDesk:
     def _put_in_force(self, *policies: Policy) -> tuple[str, str]:
         """Puts policies in force. A policy without a change gets no new revision, so that stored answers stay free.
 
-        Returns the outcome as a sentence, and the outcome for prepared tables, which may be empty.
+        Returns the outcome, and the outcome for prepared tables, which may be empty.
         """
         current = self.policies.policy(policies[0].table)
         if current is not None and [current] == [replace(new, revision=current.revision) for new in policies]:

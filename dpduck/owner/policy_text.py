@@ -1,7 +1,6 @@
 """Writes a policy as CREATE PRIVACY POLICY, and made-up rows for its table, on which statements can be tried for free.
 
-The made-up rows follow from the policy and the schema alone, so that answers over them say nothing about real rows.
-Their SQL names no table. Values lie in the domains and clamps, and each unit has MAX ROWS rows.
+The made-up rows follow from the policy and the schema alone, by SQL that names no table.
 """
 
 from __future__ import annotations

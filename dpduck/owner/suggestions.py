@@ -1,7 +1,4 @@
-"""Suggestions of a private draft. They depend on noisy answers that were paid for, and on nothing else.
-
-Each suggestion says how much it leaves out, by the estimate and at most. A value that the noise hides becomes a TODO.
-"""
+"""Suggestions of a private draft, from noisy answers alone. Each has an estimate and a bound of what it leaves out."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 """Check of a bundle of certificates: `python check.py BUNDLE [--head LINK]`. It needs only Python: no data, no dpduck.
 
-1. The chain: no ledger entry or certificate was changed, left out or put in. The last link covers all of them. Compare
-   the last link with the link that the owner published: a chain written anew has another.
+1. The chain: no ledger entry or certificate was changed, left out or put in, if the last link is the one that the
+   owner published. A chain written anew has another last link.
 2. The price of each release, computed from its noise and its sensitivity to one privacy unit.
-3. The budgets: the entries of a privacy unit never exceed its declared budget, in each period if there are periods. No
-   declaration is below the amount that was spent by then.
+3. The budgets: the entries of a privacy unit never exceed its declared budget, in each period if there are periods.
 
 Nobody can check without the data that rows were counted as the plan says. The rho of Gaussian noise is D2^2 / (2
 sigma^2), the epsilon of Laplace noise is D1 / b (Bun and Steinke 2016). All amounts are exact rationals.
@@ -266,7 +265,7 @@ def price(plan: list[Part]) -> Price:
 
 
 def add_prices(parts: list[Price]) -> Price:
-    """Adds up prices. The sum of pure prices costs no more rho than its epsilon does."""
+    """Adds up prices. If all are pure, the sum has no more rho than its epsilon implies."""
     epsilon, rho, delta = reduce(plus, parts)
     return epsilon, rho if epsilon is None else min(rho, of_pure(epsilon)[1]), delta
 
@@ -308,8 +307,7 @@ def of_noise(noise: Part, l1: int, l2_squared: int, most: int) -> Price:
 
 
 def rho_of_laplace(shifts: Fraction, x: Fraction, step: Fraction) -> Fraction:
-    """Bounds the rho of `shifts` numbers with Laplace noise that one unit moves by x scales each. step: 1 / scale, s
-    below.
+    """Bounds the rho of `shifts` numbers with Laplace noise that one unit moves by x scales each. step: s = 1 / scale.
 
     The divergence of discrete Laplace noise from its copy moved by x scales is x - (1 - exp(-x)) s / sinh(s).
     """

@@ -12,10 +12,7 @@ _EXCHANGE = 2  # RENAME_EXCHANGE of renameat2(2) and RENAME_SWAP of renamex_np(2
 
 
 def replace_directory(finished: Path, target: Path) -> None:
-    """Moves `finished` to `target`. The old directory is then at `finished` or beside it, and the caller removes it.
-
-    If the system cannot swap two directories in one step, it renames both, one after the other.
-    """
+    """Moves `finished` to `target`, in one step if the system can. The caller removes the old directory beside it."""
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         finished.replace(target)  # an empty directory may be replaced by a rename
     elif not swap_directories(finished, target):

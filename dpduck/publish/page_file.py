@@ -45,7 +45,8 @@ def require_place(target: Path, maker: str) -> None:
         raise Refusal(f"{target.name} would be a page of HTML", accepted=str(target.with_suffix(".html")))
     if target.exists() and not (target.is_file() and generator(maker).encode() in target.read_bytes()[:2000]):
         raise Refusal(
-            f"{target.name} is in the way", accepted=f"a new file, or one that {maker.rsplit(maxsplit=1)[-1]} made"
+            f"{target.name} exists, and something else made it",
+            accepted=f"a new file, or one that {maker.rsplit(maxsplit=1)[-1]} made",
         )
 
 

@@ -1,8 +1,4 @@
-"""Pictures of a view's answers, in Vega-Lite. A picture shows exactly the numbers of the view's table.
-
-One key makes bars, or a line over bins and days. Two keys make groups of bars, lines, or tiles. Three keys make a few
-such pictures with one scale, or none if these are too many.
-"""
+"""Pictures of a view's answers, in Vega-Lite: bars, lines, or tiles, with exactly the numbers of the view's table."""
 
 from __future__ import annotations
 
@@ -171,10 +167,7 @@ def _may_be_a_key(column: tuple[str, str, str], comments: Mapping[str, str]) -> 
 
 
 def charts(shape: Shape, answer: tuple[str, str | None], rows: Rows) -> list[Drawn]:
-    """Returns the pictures of one answer, each with its content in words. There may be none.
-
-    A cube has pictures of the cells of all keys. If no grouping set has all keys, each largest set has its own.
-    """
+    """Returns the pictures of one answer, each with its content in words. Each largest grouping set has its own."""
     pictures: list[Drawn] = []
     for cells, without in _parts(shape, rows):
         pictures += _pictures(shape, answer, cells, without)
@@ -201,7 +194,7 @@ def _pictures(shape: Shape, answer: tuple[str, str | None], cells: Rows, without
 
 
 def _parts(shape: Shape, rows: Rows) -> Iterator[tuple[Rows, list[str]]]:
-    """Yields the rows of each largest grouping set, with words for the rows left out, which are or may be totals."""
+    """Yields the rows of each largest grouping set, with words for the rows that are left out, such as "totals"."""
     if shape.named is None or any(row[shape.named] is None for row in rows):
         yield _cells(shape, rows)
         return
@@ -213,7 +206,7 @@ def _parts(shape: Shape, rows: Rows) -> Iterator[tuple[Rows, list[str]]]:
 
 
 def _cells(shape: Shape, rows: Rows) -> tuple[Rows, list[str]]:
-    """Returns the cells of all keys together, and words for the other rows, if no column names a row's grouping set."""
+    """Returns the cells of all keys, and words for the rows left out, if the view does not name its grouping sets."""
     if shape.level is not None:
         left = [row for row in rows if row[shape.level] == 0]
         return left, ["totals"] if len(left) < len(rows) else []
@@ -237,7 +230,7 @@ def _is_ordered(key: PictureKey, cells: Rows) -> bool:
         return False
     if all(isinstance(value, date) for value in values):
         return True
-    lined = key.values in _BINS or (key.values is Values.WHOLE and len(values) > MOST_BARS)  # few may be codes
+    lined = key.values in _BINS or (key.values is Values.WHOLE and len(values) > MOST_BARS)  # a few may be codes
     return lined and all(isinstance(value, (int, float, Decimal)) for value in values)
 
 
@@ -278,8 +271,8 @@ class PictureAxis:
 class Picture:
     """Painter of the pictures of one answer. title: the answer's title, with its unit.
 
-    without: words for rows that are left out. where: words for the rows that a picture shows, if these are a part.
-    span: the two ends of the scale, if several pictures share one.
+    without: words for rows that are left out. where: words for the part of the rows that a picture shows. span: the two
+    ends of the scale, if several pictures share one.
     """
 
     title: str
@@ -300,7 +293,7 @@ class Picture:
         return self.tiles(first, second, cells)
 
     def parts(self, axes: Sequence[PictureAxis], cells: Rows) -> list[Drawn]:
-        """Draws three keys: two keys in a picture for each value of the third, which has the fewest."""
+        """Draws three keys: a picture of two keys for each value of the third key, which has the fewest values."""
         apart = min(axes, key=lambda axis: (axis.ordered, len(axis.labels)))
         first, second = (axis for axis in axes if axis is not apart)
         if len(apart.labels) > MOST_PARTS:
@@ -308,7 +301,8 @@ class Picture:
         return self._apart(apart, cells, lambda picture, rows: picture.two(first, second, rows))
 
     def _apart(self, apart: PictureAxis, cells: Rows, draw: Callable[[Picture, Rows], list[Drawn]]) -> list[Drawn]:
-        ends = [end for point in _points(cells, cells, self, None).rows for end in _ends(point)]
+        points = _points(cells, cells, self, None).rows
+        ends = [point[end] for point in points for end in ("value", "low", "high") if point[end] is not None]
         span = (min(ends), max(ends)) if ends else None
         pictures = []
         for value, label in apart.labels.items():
@@ -420,7 +414,7 @@ class _Points:
 
 
 def _points(place: Sequence[Any], cells: Rows, of: Picture, series: PictureAxis | None) -> _Points:
-    """Returns the rows as marks. A line stops at a missing value, where `run` begins to have another number."""
+    """Returns the rows as marks. `run` numbers the pieces of a line, which stops at each missing value."""
     points, runs = [], Counter[str]()
     for key, row in zip(place, cells, strict=True):
         value, error = _number(row[of.name]), _number(row[of.stderr]) if of.stderr else None
@@ -432,10 +426,6 @@ def _points(place: Sequence[Any], cells: Rows, of: Picture, series: PictureAxis 
         points.append(point if series is None else point | {"series": label})
     errors = sum(point["low"] is not None for point in points)
     return _Points(points, errors, any(point["value"] is None for point in points))
-
-
-def _ends(point: Mapping[str, Any]) -> list[float]:
-    return [point[end] for end in ("value", "low", "high") if point[end] is not None]
 
 
 def _by(axis: PictureAxis, series: PictureAxis | None) -> str:

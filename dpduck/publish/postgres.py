@@ -1,7 +1,6 @@
 """Private views as tables of a PostgreSQL database, through DuckDB's postgres_scanner, in one transaction.
 
-If a table was published before, its rows are deleted and inserted anew. So its grants stay, and so do other people's
-views over it.
+Rows of a published table are deleted and inserted anew, so that its grants and other people's views over it stay.
 """
 
 from __future__ import annotations
@@ -79,7 +78,8 @@ class _Publication:
 
     def publish(self, views: Sequence[PublishedView], metadata: str) -> None:
         self._rows(f"SELECT pg_advisory_xact_lock({_ONE_AT_A_TIME})")
-        self._make_schema()
+        if not self._rows(f"SELECT 1 FROM pg_namespace WHERE nspname = {quote_text(self._schema)}"):
+            self._execute(f"CREATE SCHEMA {quote_identifier(self._schema)}")
         present = self._present()
         earlier = self._earlier(present)
         described = self._connection.execute(f"DESCRIBE {metadata}").fetchall()
@@ -106,10 +106,6 @@ class _Publication:
         for name in earlier.intersection(present).difference(tables):
             self._execute(f"DELETE FROM {self._place(name)}")
             self._execute(f"COMMENT ON TABLE {self._place(name)} IS {quote_text(_WITHDRAWN)}")
-
-    def _make_schema(self) -> None:
-        if not self._rows(f"SELECT 1 FROM pg_namespace WHERE nspname = {quote_text(self._schema)}"):
-            self._execute(f"CREATE SCHEMA {quote_identifier(self._schema)}")
 
     def _present(self) -> dict[str, tuple[PostgresColumn, ...]]:
         """Returns every relation of the schema with its columns. A view, or another relation, gets no columns."""

@@ -1,8 +1,7 @@
 """Publication: private views as a DuckDB file, Parquet files or PostgreSQL tables, and certificates. Nothing else.
 
-certificates.json has every entry of the ledger in order, chained by SHA-256, and the statement, price and plan of each
-release. An entry names its certificate by SHA-256, so that the last link covers both. check.py is publish/checker.py,
-which anybody can run without the data and without dpduck. Principals' names are left out.
+certificates.json has all entries of the ledger, chained by SHA-256, and the statement, price and plan of each release,
+without principals' names. check.py is publish/checker.py, which anybody can run without the data and without dpduck.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ def _write_target(
         _to_duckdb(connection, views, metadata, path, steps)
     elif path.suffix or "://" in str(target):
         raise Refusal(
-            f"the target {path.name} is neither",
+            f"{path.name} is no file for DuckDB, no directory and no PostgreSQL address",
             accepted="FILE.duckdb, a directory for Parquet files, or postgresql://..",
         )
     else:
@@ -94,7 +93,9 @@ def _to_duckdb(
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".dpduck") as directory:
         if target.exists() and not _was_published(target, Path(directory) / "earlier.duckdb"):
-            raise Refusal(f"{target.name} is in the way", accepted="a new file, or one that publish made")
+            raise Refusal(
+                f"{target.name} exists, and something else made it", accepted="a new file, or one that publish made"
+            )
         unfinished = Path(directory) / "published.duckdb"
         connection.execute(f"ATTACH {quote_text(str(unfinished))} AS target (STORAGE_VERSION '{STORAGE_VERSION}')")
         for view in views:
@@ -107,11 +108,8 @@ def _to_duckdb(
 
 
 def _was_published(target: Path, copy: Path) -> bool:
-    """Tells whether a file is a publication: it has the metadata, and no ledger as a store has.
-
-    It reads a copy, since the file itself may be open in some process. An unreadable file is no publication.
-    """
-    copyfile(target, copy)
+    """Tells whether a file is a publication: it can be read, has the metadata, and has no ledger as a store has."""
+    copyfile(target, copy)  # the file itself may be open in some process
     try:
         with duckdb.connect() as reader:
             reader.execute(f"ATTACH {quote_text(str(copy))} AS found (READ_ONLY)")
@@ -138,7 +136,9 @@ def _to_parquet(
 ) -> None:
     ours = (target / f"{METADATA}.parquet").exists()
     if target.exists() and not ours and (not target.is_dir() or any(target.iterdir())):
-        raise Refusal(f"{target.name} is in the way", accepted="a new directory, or one that publish made")
+        raise Refusal(
+            f"{target.name} exists, and something else made it", accepted="a new directory, or one that publish made"
+        )
     _require_file_names(views)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".dpduck") as directory:
@@ -200,7 +200,7 @@ def certify(store: Path, entries: int, target: Path) -> Certified:
 def _open_replacement(target: Path) -> Iterator[Path]:
     """Yields an empty directory, and moves it to the target after the block."""
     if target.exists() and not (target / "certificates.json").is_file():
-        raise Refusal(f"{target} is there and is no bundle", accepted="a directory that is not there yet")
+        raise Refusal(f"{target} exists, and is no bundle", accepted="a directory that is not there yet")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as room:
         folder = Path(room) / "bundle"

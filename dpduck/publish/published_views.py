@@ -55,7 +55,7 @@ def open_store(store: Path) -> duckdb.DuckDBPyConnection:
 def read_views(
     connection: duckdb.DuckDBPyConnection, *, with_ledger: bool, wanted: Sequence[str] = ()
 ) -> tuple[PublishedView, ...]:
-    """Returns the private views of the attached store, by name. wanted: the names of views, empty for all."""
+    """Returns the private views of the attached store, sorted by name. wanted: the names of views, empty for all."""
     try:
         names = connection.execute(
             "SELECT name FROM store.dpduck.releases WHERE kind = 'view' ORDER BY name"

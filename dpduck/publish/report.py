@@ -1,8 +1,4 @@
-"""dpduck report: one page for the recipients of the numbers, with pictures of the private views.
-
-The page is one file that fetches nothing and runs no script. It names principals and their statements only if the owner
-says so.
-"""
+"""dpduck report: one page with pictures of the private views, which fetches nothing and runs no script."""
 
 from __future__ import annotations
 
@@ -50,8 +46,8 @@ def write_report(
 ) -> int:
     """Writes the page and returns the number of views on it. about: a sentence below the title.
 
-    connection: has the views attached as `store` (publish/published_views.py). with_ledger: whether the page names
-    principals, with their statements.
+    connection: has the views attached as `store`. with_ledger: whether the page names principals, with their
+    statements.
     """
     require_pictures()
     require_place(target, _MADE)

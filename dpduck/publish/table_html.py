@@ -23,10 +23,7 @@ def moment_html(value: object) -> str:
 
 
 def table_html(columns: Sequence[str], rows: Sequence[Sequence[Any]], about: str, names: Collection[str] = ()) -> str:
-    """Returns rows as an HTML table that scrolls by itself. about: its name, for people who cannot see it.
-
-    names: the columns with numbers that are names, such as codes and years.
-    """
+    """Returns rows as an HTML table. about: its name, for people who cannot see it. names: columns of codes."""
     named = [name in names for name in columns]
     numeric = [any(is_number_value(row[place]) for row in rows) for place in range(len(columns))]
     head = "".join(

@@ -79,7 +79,7 @@ def single_numbers(shape: Shape, rows: Rows) -> list[str]:
 
 
 def in_key_order(shape: Shape, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
-    """Returns rows in the order of their keys. In each key, the group without a value is after others, totals last."""
+    """Returns rows in the order of their keys. Groups without a value come after other groups, and totals come last."""
     keys = [(key, columns.index(key.name)) for key in shape.keys if key.name in columns]
 
     def place_of(row: Sequence[Any]) -> list[tuple[int, Any]]:

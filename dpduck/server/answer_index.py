@@ -24,8 +24,8 @@ class _Entry:
 class AnswerIndex:
     """Index of stored answers by key, the longest unused first. Many threads may use it.
 
-    A principal's answers have a limit of their own, and make room for each other. Answers of all principals together
-    have another limit. To keep this one, only answers that were not used for YOUNG seconds are removed.
+    Beyond a principal's limit, its own longest unused answers are removed. Beyond the limit of all principals together,
+    only answers are removed that were not used for YOUNG seconds.
     """
 
     def __init__(self, limits: Limits) -> None:

@@ -7,6 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from dpduck.server.limits import remember
+
 if TYPE_CHECKING:
     from dpduck.store.cursors import Caller
 
@@ -43,11 +45,7 @@ class AnswerCache:
         with self._lock:
             if changes != self.changes:
                 return
-            mine = self._of.setdefault(caller.name, OrderedDict())
-            mine[caller, argument] = sql
-            mine.move_to_end((caller, argument))
-            while len(mine) > MOST_KNOWN:
-                mine.popitem(last=False)
+            remember(self._of.setdefault(caller.name, OrderedDict()), (caller, argument), sql, MOST_KNOWN)
 
     def forget(self) -> None:
         with self._lock:

@@ -1,7 +1,4 @@
-"""Gate: checks every statement of every client, over any protocol, and returns SQL for the public database.
-
-A service holds the vault, the public database, the gate, the book of principals and the audit log.
-"""
+"""Gate: checks every statement of every client, over any protocol, and returns SQL for the public database."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from dpduck.server.answer_index import NOTHING
 from dpduck.server.audit import Audit, kind_of
 from dpduck.server.idle_vault import Keeping
 from dpduck.server.inspection import ANSWERS, LISTING, OWN, Call, Inspected, inspect
-from dpduck.server.limits import Debts, GivenUp, Limits, never
+from dpduck.server.limits import Debts, GivenUp, Limits, never, remember
 from dpduck.server.principals import Principal, PrincipalBook, WatchedSecrets
 from dpduck.server.public_database import PublicDatabase, answer_name
 from dpduck.server.syntax import Syntax
@@ -61,11 +58,10 @@ class VaultRefusal(DpduckError):
 
 @dataclass(frozen=True)
 class ClientTerms:
-    """Limits of a client for a statement.
+    """Limits of a client for a statement. page: whether the page asks by itself, and nobody typed the statement.
 
-    ceilings: the largest cost of each argument of dp. An argument without an entry may cost nothing. None: no limits.
-    letters: the largest length of texts, and of nested values as texts. None leaves values as they are. page: whether
-    the page asks by itself, and nobody typed the statement.
+    ceilings: the largest cost of each argument of dp, 0 for an argument without an entry. None: no limits. letters: the
+    largest length of texts, and of nested values as texts. None leaves values as they are.
     """
 
     ceilings: Mapping[str, Ceiling] | None = None
@@ -148,7 +144,7 @@ class Gate:
             keys = []
             for call in inspected.calls:
                 if call.action not in DESCRIBED and call.action not in FREE:
-                    raise Refusal(f"the columns of {call.function} are known once it was asked", accepted="to run it")
+                    raise Refusal(f"the columns of {call.function} are not known before it runs", accepted="to run it")
                 described = replace(call, action=DESCRIBED.get(call.action, call.action))
                 keys.append(self._known_or_view(principal, described, [], text))
             return self._runnable_sql(principal, inspected, keys, only_columns=True)
@@ -161,13 +157,11 @@ class Gate:
             statement = inspect(text, self._syntax, longest=self._limits.characters)
             if len(text) <= _REMEMBERED_LENGTH:
                 with self._lock:
-                    self._remembered[text] = statement
-                    if len(self._remembered) > _REMEMBERED:
-                        self._remembered.popitem(last=False)
+                    remember(self._remembered, text, statement, _REMEMBERED)
         return statement
 
     def sync(self) -> None:
-        """Copies the vault's private views to the public database, and drops others. Leaves out views without room."""
+        """Makes the public database's private views equal to the vault's. Leaves out views without room."""
         with self._syncing:
             present, wanted = self._public.marks(), self._vault.views()
             for name in present.keys() - {fold(name) for name in wanted}:
@@ -181,9 +175,7 @@ class Gate:
             self._owners = Counter(owner_of(mark) for mark in wanted.values())
 
     def end(self, seconds: float) -> bool:
-        """Admits no more statements, ends those over released tables, and waits for releases. Returns whether none
-        runs.
-        """
+        """Admits no more statements, ends those over released tables, and waits for releases. True if none is left."""
         with self._lock:
             self._ending = True
         self._public.end_statements()
@@ -229,10 +221,7 @@ class Gate:
         return self._runnable_sql(principal, inspected, keys, given_up=given_up, letters=terms.letters)
 
     def _read_statement(self, text: str) -> Inspected:
-        """Inspects a statement. Puts a SELECT over unknown tables into a call of dp_known, which clients may make, too.
-
-        Such a call is free, since the vault answers from earlier releases alone.
-        """
+        """Inspects a statement. Puts a SELECT over unknown tables into dp_known, which reads earlier releases alone."""
         inspected = self.inspect(text)
         here = all(self._public.size(view) is not None or view in self._left_out for view in inspected.views)
         if here or inspected.calls or inspected.listings or inspected.macros:
@@ -313,7 +302,7 @@ class Gate:
 
     @contextmanager
     def _turn(self, name: str) -> Iterator[None]:
-        """Counts a statement as running until the block ends. Refuses it if too many statements run."""
+        """Counts a statement as running until the block ends. Refuses a statement beyond the limits."""
         with self._lock:
             if self._ending:
                 raise Refusal("the server is ending", accepted="the same statement when it is there again")
@@ -373,10 +362,7 @@ def open_service(
     keeping: Keeping | None = None,
     idle: ChildProcess | None = None,
 ) -> Service:
-    """Opens the vault and a public database with its private views. The vault gets a process unless `vault` is given.
-
-    idle: a process that has already started, and that then opens the vault.
-    """
+    """Opens the vault, and a public database with its private views. idle: a started process, which opens the vault."""
     files = store_files(database, store)
     if files.secrets is None or not files.secrets.exists():
         raise StoreError("this database has no store; accepted: a database with a privacy policy (dpduck sql)")

@@ -1,7 +1,6 @@
-"""Idle process that can become a vault: how it starts, and the settings that it gets later.
+"""Idle process that can become a vault: it has imported all code, and waits for a message with its settings.
 
-It has imported all code, and waits for one message. Until then it holds no file, no lock and no row, so it may be ended
-at any time.
+Until then it holds no file, no lock and no row, so it may be ended at any time.
 """
 
 from __future__ import annotations
@@ -21,11 +20,10 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True)
 class Keeping:
-    """Settings of the vault's process. floor: seconds before which no new answer is given. engines: to attach, as
-    name=address.
+    """Settings of the vault's process. engines: the engines to attach, as name=address.
 
-    seconds: the time limit of a SELECT over released answers. memory: limit in bytes beyond the process's memory at its
-    start, 0 for none. The operating system enforces it.
+    floor: seconds before which no new answer is given. seconds: the time limit of a SELECT over released answers.
+    memory: bytes beyond the process's memory at its start, 0 for no limit.
     """
 
     quota: Quota = field(default_factory=Quota)
@@ -36,10 +34,7 @@ class Keeping:
 
 
 def begin_idle_vault(kindness: int | None = None) -> ChildProcess:
-    """Starts an idle process without waiting for its imports. It ends when its socket is closed.
-
-    kindness: steps of nice from the start, for a process that nobody waits for.
-    """
+    """Starts an idle process, which ends when its socket is closed. kindness: steps of nice, if nobody waits for it."""
     vault = ChildProcess([sys.executable, "-m", "dpduck.server.vault_process"], None, PATIENCE)
     if kindness is not None:
         stand_back(kindness, vault.process.pid)

@@ -195,7 +195,9 @@ class _Walk:
         if kind in ("FUNCTION", "WINDOW"):
             self._check_function(part)
         elif kind == "OPERATOR" and part.get("type") not in syntax.OPERATORS:
-            self._operator(str(part.get("type")))
+            if part.get("type") == "OPERATOR_TRY":
+                raise _refusal("TRY(..) is refused", "TRY_CAST(.. AS ..), or CASE WHEN .. THEN .. END")
+            raise _kind_refusal(str(part.get("type")))
         self.streams &= kind not in ("WINDOW", "SUBQUERY", "LAMBDA")
         self.stars += kind == "STAR"
         if kind == "SUBQUERY":
@@ -207,11 +209,6 @@ class _Walk:
     def _extras(self, part: Tree, done: Sequence[str], ctes: frozenset[str], depth: int) -> None:
         for value in (value for name, value in part.items() if name not in done and isinstance(value, (dict, list))):
             self.any(value, ctes, depth + 1)
-
-    def _operator(self, kind: str) -> None:
-        if kind == "OPERATOR_TRY":
-            raise _refusal("TRY(..) is refused", "TRY_CAST(.. AS ..), or CASE WHEN .. THEN .. END")
-        raise _kind_refusal(kind)
 
     def _check_function(self, part: Tree) -> None:
         catalog, schema, name = path_of(part, "function_name", "catalog", "schema")
@@ -339,7 +336,7 @@ class _Walk:
 
 
 def _names_itself(node: Tree) -> bool:
-    """Tells whether an expression of a SELECT uses another's alias. Chains of aliases can make a short query huge."""
+    """Tells whether a selected expression uses an alias of another. Chains of aliases can make a short query huge."""
     selected = node.get("select_list") or []
     aliases = {fold(part["alias"]) for part in selected if part.get("alias")}
     names = [part.get("column_names") or [""] for part in dicts_in(selected) if part.get("class") == "COLUMN_REF"]
@@ -347,7 +344,7 @@ def _names_itself(node: Tree) -> bool:
 
 
 def _arguments(name: str, parameters: str, children: Sequence[Tree]) -> tuple[dict[str, Tree], dict[str, str]]:
-    """Returns the given arguments, and the defaults of the rest. parameters: as in 'release, confidence := 0.95'."""
+    """Returns given arguments, and the defaults of missing ones. parameters: as in 'release, confidence := 0.95'."""
     declared = [(left.strip(), right.strip()) for left, _, right in (p.partition(":=") for p in parameters.split(","))]
     names = [parameter for parameter, _ in declared]
     given: dict[str, Tree] = {}

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from dpduck.values.errors import Refusal
 
@@ -29,11 +30,21 @@ _LOOK_AGAIN = 0.25
 _OWN_DATA = re.compile(r"^VmData:\s+(\d+) kB$", re.MULTILINE)
 
 GivenUp = Callable[[], bool]
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 def never() -> bool:
     """Returns False: for clients that cannot report that they no longer wait."""
     return False
+
+
+def remember(known: OrderedDict[Key, Value], key: Key, value: Value, most: int) -> None:
+    """Adds an entry as the latest one, and removes the oldest entries beyond `most`."""
+    known[key] = value
+    known.move_to_end(key)
+    while len(known) > most:
+        known.popitem(last=False)
 
 
 class Debts:
@@ -96,7 +107,10 @@ class Places:
                 waited = time.monotonic() - start
                 if (waited >= patience or given_up()) and not called.is_set():
                     self._leave(name, called)
-                    raise Refusal(f"no place was free in {waited:.0f} s", accepted="the same statement later, or fewer")
+                    raise Refusal(
+                        f"the server is busy: no place was free in {waited:.0f} s",
+                        accepted="the same statement later, or fewer",
+                    )
         if self._closed:
             raise Refusal("the server is ending", accepted="the same statement when it is there again")
 
@@ -225,7 +239,7 @@ this long after each call if another thread computes. Python's default is ten ti
 
 
 def stand_back(kindness: int, process: int) -> None:
-    """Makes a process yield the processor to others. No thread of it can undo this. kindness: its steps of nice."""
+    """Makes a process yield the processor to others. None of its threads can undo this. kindness: its steps of nice."""
     with suppress(OSError, AttributeError):
         os.setpriority(os.PRIO_PROCESS, process, kindness)
         for thread in Path(f"/proc/{process}/task").glob("*"):  # on Linux each thread has its own nice value
@@ -249,11 +263,9 @@ class Limits:
     """Limits of a server. A name with `each` is a limit of one principal.
 
     seconds: the time of one statement. release_seconds: the time that a client waits for a release, which goes on
-    afterwards. characters: the length of a statement. rows: the rows of one result. work: rows times parts of a
-    statement without a runner. running: statements at the same time. runners: processes for statements. sessions:
-    remembered connections of clients. connections: new ones of a principal in a minute. views_each: private views.
-    kept: results that wait for their readers. memory: bytes of the public database. A runner may have a quarter as
-    much.
+    afterwards. rows: the rows of one result. work: rows times parts of a statement without a runner. sessions:
+    remembered connections of clients. connections: new ones of a principal in a minute. kept: results that wait for
+    their readers. memory: bytes of the public database. A runner may have a quarter as much.
     """
 
     characters: int = 100_000
@@ -279,7 +291,7 @@ class Limits:
 
     @property
     def view_bytes(self) -> int:
-        """Returns the largest size of all private views in bytes. One principal's views may take a quarter of this."""
+        """Returns the largest size of all private views in bytes. One principal's views may have a quarter as much."""
         return self.memory // 2
 
     @property
@@ -311,11 +323,11 @@ def parse_size(text: str) -> int:
 
 
 def limit_memory(more: int, process: int | None = None) -> bool:
-    """Limits a process to `more` bytes beyond its present data. Returns False if the system has no such limit.
+    """Limits a process to `more` bytes beyond its present data, for ever. Returns False if the system has no such
+    limit.
 
     The limit counts the process's own data (RLIMIT_DATA of Linux), but no mapped files or reserved address space.
-    Beyond the limit, allocations fail in the process itself, so that the system kills no other. process: the number of
-    a child, None for this process. The limit cannot be raised later.
+    Beyond the limit, allocations fail in the process itself, so that the system kills no other.
     """
     status = Path(f"/proc/{process or 'self'}/status")
     if not status.is_file() or not hasattr(resource, "prlimit"):

@@ -24,7 +24,7 @@ from dpduck.language.text.words import meant_or
 from dpduck.mechanisms.release import WAITING
 from dpduck.publish.published_views import LEDGER_ENTRY
 from dpduck.server.earlier_answers import AnswerCache
-from dpduck.server.limits import SECONDS, Places, Quota, TimeGrid
+from dpduck.server.limits import SECONDS, Places, Quota, TimeGrid, remember
 from dpduck.server.principals import PrincipalBook
 from dpduck.server.runner_process import ROWS_AT_ONCE, clock, distinct
 from dpduck.server.vault import ReleasedRows, Reply
@@ -65,10 +65,7 @@ class LocalVault:
         memory: int = 0,
         engines: tuple[str, ...] = (),
     ) -> None:
-        """seconds: the time limit of a SELECT over released answers. memory: bytes of this process, 0 for no limit.
-
-        engines: the engines to attach, as name=address, with the tables that the store knows.
-        """
+        """seconds: the time limit of a SELECT over released answers. memory: bytes of this process, 0 for no limit."""
         self._quota, self._grid, self._seconds = quota or Quota(), grid or TimeGrid(0.0), seconds
         self._places = Places(QUESTIONS, QUESTIONS_EACH)
         self._reading = Places(READERS, QUESTIONS_EACH)
@@ -136,10 +133,7 @@ class LocalVault:
     def _remember_sql(self, principal: str, sql: str) -> str:
         key = hmac.new(self._key, f"{principal}\n{sql}".encode(), hashlib.sha256).hexdigest()[:40]
         with self._lock:
-            self._statements[key] = sql
-            self._statements.move_to_end(key)
-            while len(self._statements) > MOST_KEYS:
-                self._statements.popitem(last=False)
+            remember(self._statements, key, sql, MOST_KEYS)
         return key
 
     def rows(self, principal: str, key: str, most: int, most_bytes: int) -> ReleasedRows:
@@ -185,10 +179,7 @@ class LocalVault:
         self._database.ledger.budgets()
 
     def views(self) -> dict[str, str]:
-        """Returns the private views by name, each with 'principal|mark': the owner's first, then older before newer.
-
-        The mark changes whenever the view's rows may have changed.
-        """
+        """Returns each private view's "principal|mark", owner's and older ones first. A mark changes with the rows."""
         kinds = ", ".join(f"'{kind}'" for kind in SERVED_KINDS)
         with self._connection.cursor() as cursor:
             listed = cursor.execute(

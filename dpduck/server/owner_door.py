@@ -1,7 +1,6 @@
-"""Owner's access to a running vault: a socket in the file system that only the owner's account can open.
+"""Owner's access to a running vault: a socket beside the store that only the owner's account can open.
 
-The vault's process listens, not the public one, since clients of this socket may do all that the owner may. These are
-dpduck's own commands, which find the socket beside the store.
+The vault's process listens, not the public one, since dpduck's commands may do all that the owner may.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ import duckdb
 from dpduck.database.macros import UNEXPECTED
 from dpduck.server.runner_process import Message, create_table, pack, unpack
 from dpduck.server.vault import ReleasedRows
-from dpduck.server.vault_messages import rows_from, rows_message
+from dpduck.server.vault_messages import create_view_table, rows_from, rows_message
 from dpduck.values.errors import DpduckError, StoreError
-from dpduck.values.quoting import quote_identifier, quote_text
+from dpduck.values.quoting import quote_identifier
 
 if TYPE_CHECKING:
     from dpduck.server.local_vault import LocalVault
@@ -129,7 +128,8 @@ class Owner:
         records = rows_from(*self._ask("releases"))
         create_table(connection, "store.dpduck.releases", list(records.columns), records.table)
         for name in self._ask("views")[0]["value"]:
-            _copy(connection, name, rows_from(*self._ask("view", name)))
+            rows = rows_from(*self._ask("view", name))
+            create_view_table(connection, f"store.main.{quote_identifier(name)}", rows)
         return connection
 
     def _ask(self, operation: str, *given: Any) -> tuple[Message, Any]:
@@ -141,13 +141,3 @@ class Owner:
         if "error" in message:
             raise StoreError(str(message["error"]))
         return message, table
-
-
-def _copy(connection: duckdb.DuckDBPyConnection, name: str, rows: ReleasedRows) -> None:
-    table = f"store.main.{quote_identifier(name)}"
-    create_table(connection, table, list(rows.columns), rows.table)
-    if rows.comment:
-        connection.execute(f"COMMENT ON TABLE {table} IS {quote_text(rows.comment)}")
-    for (column, _), comment in zip(rows.columns, rows.comments, strict=False):
-        if comment:
-            connection.execute(f"COMMENT ON COLUMN {table}.{quote_identifier(column)} IS {quote_text(comment)}")

@@ -1,8 +1,7 @@
 """Public database: a locked DuckDB in memory that holds released tables and nothing else, for clients to read.
 
 memory.main has the private views, `listing` the part of the catalog that clients may see, and `answers` the results of
-dp functions and runners. Only the statement that asked may read a result. Statements that scan one table with limited
-work run here, and all others in a runner, which may be killed.
+dp functions and runners. Only the statement that asked may read a result.
 """
 
 from __future__ import annotations
@@ -23,9 +22,10 @@ from dpduck.server.limits import GivenUp, Limits, never
 from dpduck.server.runner_process import ROWS_AT_ONCE, create_table
 from dpduck.server.runners import Runners, TableRead
 from dpduck.server.vault import ReleasedRows
+from dpduck.server.vault_messages import create_view_table
 from dpduck.store.cursors import NamedLocks
 from dpduck.values.errors import Refusal, StoreError
-from dpduck.values.quoting import fold, quote_identifier, quote_text
+from dpduck.values.quoting import fold, quote_identifier
 
 LOCK = (
     "SET temp_directory = ''",  # before the next line, which forbids it
@@ -118,12 +118,7 @@ class PublicDatabase:
         table = f"memory.main.{quote_identifier(name)}"
         with self._lock, self._transaction() as cursor:
             cursor.execute(f"DROP TABLE IF EXISTS {table}")
-            create_table(cursor, table, list(rows.columns), rows.table)
-            if rows.comment:
-                cursor.execute(f"COMMENT ON TABLE {table} IS {quote_text(rows.comment)}")
-            for (column, _), comment in zip(rows.columns, rows.comments, strict=bool(rows.comments)):
-                if comment:
-                    cursor.execute(f"COMMENT ON COLUMN {table}.{quote_identifier(column)} IS {quote_text(comment)}")
+            create_view_table(cursor, table, rows)
         self._marks[fold(name)], self._sizes[fold(name)] = mark, size_of(rows)
 
     def drop_view(self, name: str) -> None:

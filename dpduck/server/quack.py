@@ -1,7 +1,7 @@
 """Quack listener: DuckDB's own protocol, for the stock shell and every DuckDB client.
 
 Quack calls one function for every connection and one for every statement. The second returns the SQL that runs in place
-of the statement, which may also raise a refusal.
+of the statement. For a refusal, this SQL raises an error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Runner: a process that runs statements of principals over copies of released tables, one at a time.
 
-It imports nothing of dpduck, and has no token, no file and no private row. It may be killed at any time, which enforces
-limits of time and memory whatever DuckDB does. All messages between processes have its format: JSON, Arrow for rows.
+It has no token, no file, no private row and no import of dpduck. It may be killed at any time, so that no statement
+exceeds its time or memory. Messages between processes have the format of `pack`.
 """
 
 from __future__ import annotations

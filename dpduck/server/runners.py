@@ -79,10 +79,7 @@ class Runners:
         given_up: GivenUp = never,
         letters: int | None = None,
     ) -> ReleasedRows:
-        """Returns the rows of a SELECT over these tables. Refuses it beyond a limit, or if its client has gone.
-
-        letters: see shown_sql.
-        """
+        """Returns the rows of a SELECT over these tables. Refuses it beyond a limit, or if its client has gone."""
         most: Message = {"seconds": seconds, "rows": rows, "bytes": self._limits.result_bytes, "letters": letters}
         if letters is not None:
             most["short"] = [*(name for name in NAMES if sql_type(name).is_short), "DECIMAL"]

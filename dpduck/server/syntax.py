@@ -124,7 +124,7 @@ class Syntax:
             try:
                 row = cursor.execute(f"SELECT {result_sql} FROM ({sql})").fetchone()
             except duckdb.Error:
-                raise Refusal("an argument is not of the type it should have", accepted="texts and numbers") from None
+                raise Refusal("an argument has another type than its parameter", accepted="texts and numbers") from None
         return None if row is None else row[0]
 
     @contextmanager

@@ -12,10 +12,7 @@ from dpduck.store.cursors import Ceiling
 
 @dataclass(frozen=True)
 class Reply:
-    """Outcome of a question. key: the key for reading the answer's rows, None if the question was refused.
-
-    charged: the ledger entry of its charge, if any. refused: the reason of a refusal, one line for the client.
-    """
+    """Outcome of a question. key: for reading the answer's rows. charged: a ledger entry. refused: the reason."""
 
     key: str | None
     charged: int | None = None

@@ -72,8 +72,8 @@ class VaultProcess:
     ) -> Reply:
         """Asks a question, and waits up to `seconds` for the answer. A release that takes longer goes on.
 
-        If the process ends during a question, it is asked once more, which pays once at most. Such questions are asked
-        one by one. So if one ends the process again, the others do not fail with it.
+        If the process ends during a question, it is asked once more, which pays once at most. Only one such question is
+        asked at a time, so that the others do not fail if it ends the process again.
         """
         given = principal, action, argument, seconds, ceiling
         try:

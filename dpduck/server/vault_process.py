@@ -1,8 +1,7 @@
 """Vault in a process of its own, with a socket as its standard input. The first message names the database.
 
-So a release that is slow, or that ends its process, does not stop readers of released tables, and the process that
-clients talk to has no private row. When the other end of its pipe is closed, the vault finishes its running releases,
-so that no charge is wasted, and ends.
+The process that clients talk to has no private row, and a slow release does not stop its readers. When the socket is
+closed, the vault finishes its running releases, so that no charge is wasted, and ends.
 """
 
 from __future__ import annotations
@@ -79,10 +78,10 @@ def main() -> int:
 
 
 def end_at_once() -> None:
-    """Makes exit(), called by a library, end the process without other handlers, so that another one is started.
+    """Makes a library's call of exit() end the process without other handlers, so that another one is started.
 
-    OpenBLAS calls exit() from any thread if it gets no memory. A handler of Arrow then waits for threads that wait for
-    Python's lock, and the process neither answers nor ends. The handler that is registered last is called first.
+    OpenBLAS calls exit() from any thread if it gets no memory. A handler of Arrow would then wait for threads that wait
+    for Python's lock. The handler that is registered last is called first.
     """
     library = ctypes.CDLL(None)
     if hasattr(library, "on_exit"):  # of the GNU C library
@@ -121,10 +120,7 @@ class Crew:
 
 
 def answer_all(pipe: Connection, vault: Vault, end: Callable[[], None], crew: Crew) -> None:
-    """Answers each message in a thread of the crew, until the pipe is closed. Refuses messages without a free thread.
-
-    end: called when the pipe is closed, before the wait for running work.
-    """
+    """Answers each message in a thread of the crew, until the pipe is closed. Then calls `end` and waits."""
     sending = threading.Lock()
 
     def send(data: bytes) -> None:

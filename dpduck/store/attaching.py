@@ -79,7 +79,7 @@ def attach_store(connection: duckdb.DuckDBPyConnection, files: StoreFiles) -> bo
                 "accepted: a copy on another disk (dpduck publish gives released tables that anybody can read)"
             ) from None
         raise not_opened(error, STORE_NAME, "the store") or StoreError(
-            "the store cannot be opened: it is no DuckDB file, or another process has it open; "
+            "the store cannot be opened: it is no DuckDB file, or it is in use by another process; "
             "accepted: the file that dpduck made, in one process at a time"
         ) from None
     if new and files.store is not None:

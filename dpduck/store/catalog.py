@@ -192,7 +192,6 @@ class Catalog:
 
     @_memoise
     def table_names(self) -> tuple[str, ...]:
-        """Lists the names of all tables, for the owner."""
         rows = self._cursor.execute(
             "SELECT DISTINCT table_name FROM duckdb_tables() WHERE NOT internal AND schema_name <> 'dpduck' ORDER BY 1"
         ).fetchall()
@@ -313,14 +312,12 @@ class Catalog:
         self._policies.shadows.keep_plans_plain(self._cursor, self._databases)
 
     def _as_read(self, read: PrivateTable) -> bool:
-        """Tells whether the policy is still the one that was read, and its key columns are still keys."""
         policy = self._stands(read.table)
         if policy is None or (policy.revision, policy.epoch) != (read.revision, read.epoch):
             return False
         return not read.unique or {(column,) for column in read.unique} <= set(self.unique_keys(read.table))
 
     def integer_rows(self, table: TableName, columns: Sequence[str], most: int) -> list[tuple[int, ...]]:
-        """Returns sorted rows of whole-number columns of a public table, `most` + 1 at most."""
         self._require_public(table)
         names = [quote_identifier(column) for column in columns]
         missing = set(columns) - {column.name.lower() for column in self.columns(table)}

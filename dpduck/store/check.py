@@ -65,8 +65,7 @@ def code_rows(cursor: duckdb.DuckDBPyConnection, question: Question, relation: s
         positions = sample.column(place).combine_chunks().fill_null(len(key.codes)).to_numpy()
         rows.append(np.append(np.array(key.codes, np.int64), -1)[positions])
     codes = np.array(rows)
-    inside: IntegerArray = codes[:, (codes >= 0).all(axis=0)]
-    return inside
+    return codes[:, (codes >= 0).all(axis=0)]
 
 
 def distances(question: Question, data: IntegerArray, rows: IntegerArray) -> list[Distance]:

@@ -148,13 +148,11 @@ class ReleaseCopies:
         return f"{database}.main.t"
 
     def table_sql(self, name: str) -> str | None:
-        """Returns the copy: a table or a subquery. None if the release is read from the store."""
         with self._lock:
             copied = f"{quote_identifier(_database(name))}.main.t" if name in self._rows else None
             return self._written.get(name, copied)
 
     def has_all(self, sql: str) -> bool:
-        """Tells whether all copies that the SQL names are still attached."""
         with self._lock:
             return all(name in self._rows for name in _COPY.findall(sql))
 
@@ -236,7 +234,6 @@ class Caller:
             raise Refusal(DEARER, accepted="the same statement again, with its price as it is now")
 
     def take_room(self, rows: int, characters: int) -> None:
-        """Reserves room in the store for a release. `characters` is the limit of the texts of one row."""
         self.require_texts(rows, characters)
         if self.room is not None:
             self.room(rows)
@@ -310,7 +307,7 @@ class NamedLocks:
 
 MOST_ANSWERS = 512
 MOST_KEPT = 2
-"""Largest number of idle sandboxes. The next statement needs its own, and one for its rehearsal."""
+"""Most idle sandboxes. The next statement needs one, and another for its rehearsal."""
 
 
 @dataclass(frozen=True)
@@ -348,7 +345,6 @@ class SandboxAnswers:
             return lent
 
     def keep(self, sandbox: KeptSandbox) -> None:
-        """Keeps a sandbox that holds only copies, or closes it if enough are kept."""
         with self._lock:
             if len(self._kept) < MOST_KEPT:
                 self._kept.append(sandbox)

@@ -38,7 +38,6 @@ TABLES = {
 }
 
 LATER = {"releases": ("covariances", "source")}
-"""Columns, all texts, that tables of earlier versions lack."""
 
 
 def create_tables(cursor: duckdb.DuckDBPyConnection, store: str) -> None:

@@ -114,7 +114,7 @@ class PrivateNames(Generic[N]):
                 f"{existing.name!r} is a private {word}", accepted=f"DROP PRIVATE {word.upper()}, or another name"
             )
         if not caller.owner and existing.principal != caller.name:
-            raise PermissionRefusal(f"the private {word} {existing.name!r} is another's", accepted=accepted)
+            raise PermissionRefusal(f"the private {word} {existing.name!r} belongs to somebody else", accepted=accepted)
 
     def drop(self, statement: DropPrivate, text: str, caller: Caller) -> str:
         """Drops an object, and returns the message. The same statement again returns the same message."""

@@ -94,7 +94,6 @@ class PreparedTables:
             self._forget(nonce)
 
     def at(self) -> Mapping[str, str]:
-        """Returns the time at which each table was prepared, by the table's name in SQL."""
         return {table: record.at for table, record in self._in_use.items()}
 
     def rows(self, table: TableName) -> float | None:
@@ -286,13 +285,12 @@ class PreparedTables:
         return {record.moment} == {self._in_use[table].moment for table in self._sharing([facts])}
 
     def _sharing(self, facts: Sequence[PreparedFacts]) -> list[str]:
-        """Returns the prepared tables that share a privacy unit with a table of these facts."""
         units = {table_facts.policy.unit.key for table_facts in facts}
         policies = ((table, self._policies.policy(table_from_sql(table))) for table in self._in_use)
         return [table for table, policy in policies if policy is not None and policy.unit.key in units]
 
     def _write_copies(self, cursor: duckdb.DuckDBPyConnection, facts: Sequence[PreparedFacts]) -> list[PreparedRecord]:
-        """Writes prepared tables, and anew those that share a unit with them. None is in use yet."""
+        """Writes prepared tables, and again all that share a unit with them. No copy is in use yet."""
         named = {table_facts.policy.table.sql for table_facts in facts}
         beside = [table_from_sql(table) for table in self._sharing(facts) if table not in named]
         every = list(facts)
@@ -374,7 +372,6 @@ def _domains(policy: Policy, columns: Columns) -> tuple[tuple[str, Domain], ...]
 
 
 def _keys(relation: PrivateRelation) -> tuple[str, ...]:
-    """Returns the columns of a relation's table that are unique keys by themselves."""
     return tuple(chain.from_iterable(read.unique for read in relation.reads if read.table == relation.table))
 
 

@@ -145,7 +145,6 @@ class Sandbox:
         return self.answer(("image", expression_sql, tuple(columns)), ask, labels=labels)
 
     def _copy(self, connection: duckdb.DuckDBPyConnection, tables: Tables) -> None:
-        """Creates copies that are missing. Replaces those with other columns."""
         for table, columns in tables.items():
             if self._copies.get(table) == tuple(columns):
                 continue
@@ -296,7 +295,6 @@ def _from_sql(columns: Sequence[ImageInput]) -> str:
 
 
 EXAMPLES = {"DATE": ", as in 2026-12-31", "TIMESTAMP": ", as in '2026-12-31 23:00:00'"}
-"""Examples of values, for types with several usual notations."""
 
 
 def cast_texts(texts: Sequence[str], type_name: str) -> tuple[str, ...]:

@@ -85,12 +85,10 @@ class Predicates:
 
     @property
     def gram_diagonal(self) -> FloatArray:
-        diagonal: FloatArray = self.gram.diagonal()
-        return diagonal
+        return self.gram.diagonal()
 
     def times_gram(self, rows: FloatArray) -> FloatArray:
-        product: FloatArray = rows @ self.gram
-        return product
+        return rows @ self.gram
 
 
 @lru_cache(maxsize=256)
@@ -130,7 +128,6 @@ def _norm(rows: IntegerArray, noise: NoiseKind) -> int:
 
 
 def _least_squares_weights(counts: IntegerArray, rows: IntegerArray) -> FloatArray:
-    """Returns W B^+: the weights by which least squares answers the counts W from the measured rows B."""
     inverse: FloatArray = scipy.linalg.pinv(rows.astype(np.float64))
     return np.asarray(counts @ inverse)
 

@@ -29,9 +29,7 @@ class PlanPart(Protocol):
     def measurements(self) -> Sequence[Measurement]: ...
 
     @property
-    def variances(self) -> tuple[FloatArray, ...]:
-        """Returns the predicted variance of every answer, in an array per grouping set."""
-        ...
+    def variances(self) -> tuple[FloatArray, ...]: ...
 
     def recover(self, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
         """Returns an array of answers per grouping set, one axis per attribute. noisy: an array per measurement."""
@@ -67,7 +65,6 @@ class Plan:
 
     @property
     def cells(self) -> int:
-        """Returns the number of released cells."""
         return sum(table.size for table in self.cell_variances) if self.parts else self.workload.cells
 
     @property
@@ -142,7 +139,6 @@ class PlanningProblem:
 
     @cached_property
     def few_subsets(self) -> bool:
-        """Tells whether the marginals have few enough subsets for strategies that sum over all subsets in seconds."""
         return closure_steps(self.workload.marginals) <= MOST_STEPS
 
     def tables(self, sets: Sequence[tuple[int, ...]], parameters: Parameters) -> FamilyMeasurements:

@@ -69,7 +69,7 @@ def even_weights(
 
     Planners minimise a weighted sum of variances. With certain weights this also gives the least worst variance, and
     all answers with a weight have equal errors. variances: returns the answers' variances at the last weights. cells:
-    of each answer. If cells are given, weights are scaled so that weight times cells has a mean of 1.
+    the number of each answer's cells. With `cells`, weights are scaled so that weight times cells has a mean of 1.
     """
     for _ in range(WEIGHTINGS):
         if cells is not None:

@@ -57,7 +57,6 @@ class TimeAxis:
 
     @cached_property
     def last(self) -> IntegerArray:
-        """Returns the last period that each row reads, in increasing order."""
         positions: IntegerArray = (self.periods - 1 - np.argmax(self.matrix[:, ::-1] != 0, axis=1)).astype(np.int64)
         return positions
 

@@ -54,7 +54,7 @@ def component_precisions(lattice: Lattice, measurements: Sequence[Measurement], 
 
 
 def _family_precisions(lattice: Lattice, family: FamilyMeasurements, noise: NoiseKind) -> FloatArray:
-    """Returns every d_U from a family: one transform for its sets in the lattice, one pass for each other set."""
+    """Returns every d_U from a family of measurements: a transform for sets in the lattice, a pass per other set."""
     distinct = [max(noise_variance(noise, parameter), LEAST_VARIANCE) for parameter in family.parameters.distinct]
     variances = np.array(distinct)[family.parameters.which]
     numbers = np.array([lattice.numbers.get(members, -1) for members in family.attribute_sets], dtype=np.intp)
@@ -105,8 +105,7 @@ def marginal_variances(lattice: Lattice, variances: FloatArray) -> FloatArray:
     sizes = np.asarray(lattice.sizes, dtype=np.float64)
     parameter = variances * lattice.products(sizes - 1)
     cells = lattice.products(sizes)
-    totals: FloatArray = lattice.sum_over_subsets(parameter, np.ones(len(sizes))) / cells / cells
-    return totals
+    return lattice.sum_over_subsets(parameter, np.ones(len(sizes))) / cells / cells
 
 
 def workload_variances(lattice: Lattice, measurements: Sequence[Measurement], noise: NoiseKind) -> tuple[float, ...]:
@@ -124,8 +123,7 @@ def least_squares_variances(plan: Plan) -> tuple[float, ...]:
 
 def cell_weights(lattice: Lattice, workload: MarginalWorkload) -> FloatArray:
     """Returns the weight of each lattice set's marginal times its cells, 0 if the marginal is not asked."""
-    weights: FloatArray = lattice.family_totals(workload.weights) * lattice.products(lattice.sizes)
-    return weights
+    return lattice.family_totals(workload.weights) * lattice.products(lattice.sizes)
 
 
 def direct_variance(sizes: Sequence[int], measured: Sequence[int], asked: Sequence[int], variance: float) -> float:

@@ -73,7 +73,7 @@ def test_the_page_is_for_one_account(folder: Path) -> None:
     assert "distance" not in shown and WARNING not in shown
     for command in (("compare", "made", "--to", str(report)), ("report", "--to", str(target))):
         refused = ran(folder, *command)
-        assert refused.exit_code == 1 and "is in the way" in refused.stderr
+        assert refused.exit_code == 1 and "exists, and something else made it" in refused.stderr
     assert generator("dpduck compare") in page and generator("dpduck report") in shown
 
 

@@ -95,7 +95,9 @@ SECOND_REFERENCES_AROUND = (
     ("information_schema.tables", "SELECT * FROM ({A}) c, information_schema.tables"),
     ("pg_catalog.pg_class", "SELECT * FROM ({A}) c, pg_catalog.pg_class"),
 )
-FUNCTION = "a table function around the annotated SELECT is refused; accepted: its answers and public tables"
+FUNCTION = (
+    "a table function around SELECT WITH DIFFERENTIAL_PRIVACY is refused; accepted: its answers and public tables"
+)
 OTHERS_AROUND = (
     (FUNCTION, "SELECT * FROM ({A}) c, duckdb_tables()"),
     (FUNCTION, "SELECT * FROM ({A}) c, pragma_storage_info('visits')"),
@@ -112,8 +114,8 @@ OTHERS_AROUND = (
 def second_reference(name: str) -> str:
     """The reason why a table's name may not stand around an answer."""
     return (
-        f"'{name}' outside the annotated SELECT is a second reference to what is not public; "
-        "accepted: the annotated SELECT, its CTEs and declared public tables"
+        f"'{name}' is not public, and is read outside of SELECT WITH DIFFERENTIAL_PRIVACY; "
+        "accepted: SELECT WITH DIFFERENTIAL_PRIVACY, its CTEs and declared public tables"
     )
 
 

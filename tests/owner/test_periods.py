@@ -145,7 +145,7 @@ def test_what_is_no_period(clinic: Clinic) -> None:
         "p PER MONTH OF q": "there is no column 'q'",
         "f PER MONTH OF d": "f is DOUBLE, which is not told apart by period",
         "p PER HOUR OF d": "accepted: DAY, WEEK, MONTH, QUARTER or YEAR", "p PER MONTH": "OF",
-        "p": "the budget is PER MONTH, and the privacy unit is not", '"x PER DAY"': "is how the ledger writes periods",
+        "p": "the budget is PER MONTH, and the privacy unit is not", '"x PER DAY"': "a name that the ledger needs for",
         "p PER DAY OF d": "the budget is PER MONTH, and the privacy unit is PER DAY; accepted: BUDGET (..) PER DAY",
         "p REFERENCES visits.person": "the budget is PER MONTH",
     }  # fmt: skip

@@ -88,11 +88,13 @@ def test_names_and_collations_that_are_refused() -> None:
         clinic = Clinic(connection)
         policy = "CREATE PRIVACY POLICY ON odd (PRIVACY UNIT {} MAX ROWS 1, BUDGET (epsilon = 1))"
         assert "has a bracket or comma; accepted: ALTER TABLE" in clinic.refused(policy.format('("a, b", c)'))
-        assert "is how the ledger writes several columns; accepted: ALTER" in clinic.refused(policy.format('"(c, d)"'))
+        assert "is a name that the ledger needs for several columns; accepted: ALTER" in clinic.refused(
+            policy.format('"(c, d)"')
+        )
         assert "COLLAT" in clinic.refused(policy.format("(c, e)"))
         connection.execute('CREATE TABLE parents (c INTEGER, d INTEGER, "(c, d)" INTEGER UNIQUE)')
         referring = policy.format('c REFERENCES parents."(c, d)"')
-        assert "is how the ledger writes several columns; accepted: ALTER" in clinic.refused(referring)
+        assert "is a name that the ledger needs for several columns; accepted: ALTER" in clinic.refused(referring)
 
 
 def test_the_statement_that_is_shown_makes_the_policy_again(clinic: Clinic) -> None:

@@ -93,7 +93,7 @@ def test_a_refreshed_view_keeps_its_words(clinic: Clinic) -> None:
         (", answer_units = 'the standard error of n; in'", "answer_units is not a text for readers"),
         (
             ", answer_units = ('visits', 'years', 'more')",
-            "there are more units than answers; accepted: answer_units = '..'",
+            "answer_units has more units than the SELECT has answers; accepted: answer_units = '..'",
         ),
     ],
 )

@@ -70,7 +70,7 @@ def test_only_a_publication_is_replaced(store: Path, tmp_path: Path) -> None:
     text.write_text("no database")
     for target in (store, store.with_name("clinic.duckdb"), other, text):
         before = target.read_bytes()
-        with pytest.raises(Refusal, match="is in the way"):
+        with pytest.raises(Refusal, match="exists, and something else made it"):
             publish(store, target)
         assert target.read_bytes() == before, target.name
     target = tmp_path / "published.duckdb"

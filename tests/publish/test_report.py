@@ -129,7 +129,9 @@ def test_another_file_is_not_replaced(clinic: Path) -> None:
     mine.write_text("<p>mine</p>", encoding="utf-8")
     environment = {"DPDUCK_STATE_DIR": str(clinic / "state")}
     ran = CliRunner().invoke(main, ["report", str(clinic / "clinic.duckdb"), "--to", str(mine)], env=environment)
-    assert ran.exit_code == 1 and ran.output.startswith("Error: mine.html is in the way; accepted: ")
+    assert ran.exit_code == 1 and ran.output.startswith(
+        "Error: mine.html exists, and something else made it; accepted: "
+    )
     assert mine.read_text(encoding="utf-8") == "<p>mine</p>"
     assert reported(clinic) and reported(clinic), "its own page is written anew"
 

@@ -65,4 +65,4 @@ def test_serve_over_tls(clinic: tuple[Path, dict[str, str]], tmp_path: Path) -> 
         assert rows(address, options, "SELECT count(*) FROM ages") == [(10,)]
     command = [sys.executable, "-m", "dpduck.commands.command_line", "serve", str(database), *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stderr == "Error: half of what TLS needs; accepted: --tls-certificate and --tls-key\n"
+    assert done.stderr == "Error: TLS needs a certificate and its key; accepted: --tls-certificate and --tls-key\n"

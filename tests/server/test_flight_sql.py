@@ -188,7 +188,7 @@ def test_statements_pass_the_gate(alice: Any, served: Served) -> None:
         (ask("DROP PRIVACY POLICY ON visits"), owner),
         (ask("ALTER PRIVACY POLICY ON visits NEW EPOCH"), owner),
         (ask("SELECT count(*) FROM visits"), "the statement is not annotated"),
-        (ask("DROP PRIVATE VIEW ages"), "the private view 'ages' is another's"),
+        (ask("DROP PRIVATE VIEW ages"), "the private view 'ages' belongs to somebody else"),
         ("FROM dp_check('visits')", owner),
     ):
         assert f"{reason}; accepted: " in refused(alice, served, sql), sql[:100]

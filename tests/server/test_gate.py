@@ -110,6 +110,7 @@ def test_prices_are_parts_of_ones_own_share(served: Served) -> None:
     for reader in ("alice", "bob"):
         ((comment,),) = served.rows(reader, comments)
         assert comment.startswith("differentially private, epsilon = 0.01 (pure), 0.1 % of the budget then; ")
+    served.rows("alice", ask("DROP PRIVATE VIEW parts"))
 
 
 def test_a_view_that_is_made_is_there_at_once(served: Served) -> None:
@@ -124,8 +125,10 @@ def test_a_view_that_is_made_is_there_at_once(served: Served) -> None:
     assert served.rows("bob", f"{columns} WHERE name = 'mine'") == [
         (True, 0.01, pytest.approx(4.984411e-05), None, None, None)
     ], price
-    assert "another's" in served.refused("bob", ask("DROP PRIVATE VIEW mine"))
-    assert "another's" in served.refused("bob", ask(made.replace("CREATE", "CREATE OR REPLACE").replace("sex", "ward")))
+    assert "belongs to somebody else" in served.refused("bob", ask("DROP PRIVATE VIEW mine"))
+    assert "belongs to somebody else" in served.refused(
+        "bob", ask(made.replace("CREATE", "CREATE OR REPLACE").replace("sex", "ward"))
+    )
     served.rows("alice", ask("DROP PRIVATE VIEW mine"))
     assert "no private view" in served.refused("bob", "FROM mine")
 

@@ -48,7 +48,7 @@ def test_a_view_is_refreshed_by_whose_it_is(served: Served) -> None:
     better = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.02) age, count(*) AS n FROM visits GROUP BY age"
     served.rows("alice", ask(better))
     before, spent = served.rows("bob", "SELECT age, n, n_stderr FROM by_age ORDER BY age"), served.spent()
-    assert "is another's" in served.refused("bob", ask("REFRESH PRIVATE VIEW by_age"))
+    assert "belongs to somebody else" in served.refused("bob", ask("REFRESH PRIVATE VIEW by_age"))
     served.rows("alice", ask("REFRESH PRIVATE VIEW by_age"))
     after = served.rows("bob", "SELECT age, n, n_stderr FROM by_age ORDER BY age")
     assert [row[0] for row in after] == [row[0] for row in before] and after[0][2] < before[0][2]

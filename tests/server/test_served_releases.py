@@ -75,7 +75,7 @@ def test_questions_through_the_gate(released: Served) -> None:
     computed = released.refused("bob", "FROM dp_ask('by_ward', (SELECT list(ward) FROM summed))")
     assert computed == "an argument of dp_ask is no constant; accepted: texts and numbers"
     foreign = released.refused("carol", "FROM dp_ask('by_ward', ['w1'])")
-    assert foreign == "the histogram 'by_ward' is another's; accepted: one of dp_sessions()"
+    assert foreign == "the histogram 'by_ward' belongs to somebody else; accepted: one of dp_sessions()"
 
 
 def test_questions_over_flight_sql(released: Served) -> None:
@@ -87,7 +87,7 @@ def test_questions_over_flight_sql(released: Served) -> None:
     question = "SELECT answer, updates_left FROM dp_ask('about', ['w1'])"
     bob, carol = released.service.book.find("bob"), released.service.book.find("carol")
     before = released.spent()
-    with pytest.raises(DpduckError, match="the session 'about' is another's; accepted: "):
+    with pytest.raises(DpduckError, match="the session 'about' belongs to somebody else; accepted: "):
         released.service.gate.probe(carol, question)
     opened = FlightListener("localhost:0", released.service, Limits())
     try:

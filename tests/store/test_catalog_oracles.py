@@ -113,7 +113,7 @@ def test_views_are_not_what_they_read(clinic: Clinic) -> None:
     joined = by("sex").replace("FROM visits", "FROM visits JOIN wards ON ward = name")
     assert "the view 'wards' has no privacy policy" in clinic.refused(joined)
     around = f"SELECT wards.* FROM ({by('sex')}) AS answered, wards"
-    assert "'wards' outside the annotated SELECT is a second reference" in clinic.refused(around)
+    assert "'wards' is not public, and is read outside of SELECT" in clinic.refused(around)
     snapshot = (
         "CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT patient MAX ROWS 4, BUDGET (epsilon = 10), "
         "DOMAIN ward FROM wards.name)"
@@ -133,7 +133,7 @@ def test_other_schemas_and_databases(clinic: Clinic) -> None:
     joined = by("sex").replace("FROM visits", "FROM visits JOIN s.wards ON ward = name")
     assert "the table 's.wards' has no privacy policy" in clinic.refused(joined)
     around = f"SELECT s.wards.* FROM ({by('sex')}) AS answered, s.wards"
-    assert "'s.wards' outside the annotated SELECT is a second reference" in clinic.refused(around)
+    assert "'s.wards' is not public, and is read outside of SELECT" in clinic.refused(around)
     clinic.rows("USE s")
     answer = clinic.dp(f"SELECT DISTINCT wards.region FROM ({by('ward')}) AS answered JOIN wards ON ward = name")
     assert {region for (region,) in answer} == {"north", "south"}

@@ -101,6 +101,8 @@ def test_a_drop_is_its_makers_and_the_owners() -> None:
     """Only the maker of an object and the owner may drop it."""
     things = Things()
     things.create("ages", "one", ALICE)
-    with pytest.raises(PermissionRefusal, match="the private session 'ages' is another's; accepted: one of your own"):
+    with pytest.raises(
+        PermissionRefusal, match="the private session 'ages' belongs to somebody else; accepted: one of your own"
+    ):
         things.drop("ages", BOB)
     assert things.drop("ages", OWNER).startswith("ages is dropped")

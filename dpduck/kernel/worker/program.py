@@ -278,7 +278,7 @@ def _require_nothing_of_nulls(stage: Stage, division: Division, runner: Runner) 
     if any(value is not None and value is not False for value in answers):
         raise Refusal(
             "an expression that has a value for NULLs is asked of rows that an outer join made NULL",
-            accepted="the condition in WHERE of the annotated SELECT, or IS NULL of a column",
+            accepted="the condition in WHERE of SELECT WITH DIFFERENTIAL_PRIVACY, or IS NULL of a column",
         )
 
 

@@ -245,7 +245,7 @@ def _not_the_unit(place: exp.Expr, unit: exp.Column | None) -> Refusal:
         return refusal(place, "a column that is not the privacy unit's", _ACCEPTED)
     return refusal(
         place,
-        "a row of a unit that several columns hold together has none of these beside it",
+        "with a privacy unit of several columns, other columns of the row are refused here",
         "what is made of its rows alone: SELECT count(*) AS k, max(x) AS m .. GROUP BY these columns",
     )
 

@@ -24,13 +24,13 @@ from dpduck.values.quoting import fold
 
 _PLAIN_SELECT = {"expressions", "from_", "joins", "where", "with_"}
 _REFUSED_PARTS = {
-    "group": ("GROUP BY over private rows inside a subquery", "GROUP BY of the annotated SELECT"),
-    "having": ("HAVING inside a subquery", "HAVING of the annotated SELECT"),
-    "qualify": ("QUALIFY over private rows", "QUALIFY over the noisy answers of the annotated SELECT"),
+    "group": ("GROUP BY over private rows inside a subquery", "GROUP BY of SELECT WITH DIFFERENTIAL_PRIVACY"),
+    "having": ("HAVING inside a subquery", "HAVING of SELECT WITH DIFFERENTIAL_PRIVACY"),
+    "qualify": ("QUALIFY over private rows", "QUALIFY over the noisy answers of SELECT WITH DIFFERENTIAL_PRIVACY"),
     "distinct": ("DISTINCT over private rows", "count(*), count(column) and count(*) FILTER (WHERE ..)"),
-    "limit": ("LIMIT over private rows", "LIMIT of the annotated SELECT"),
-    "offset": ("OFFSET over private rows", "OFFSET of the annotated SELECT"),
-    "order": ("ORDER BY over private rows", "ORDER BY of the annotated SELECT"),
+    "limit": ("LIMIT over private rows", "LIMIT of SELECT WITH DIFFERENTIAL_PRIVACY"),
+    "offset": ("OFFSET over private rows", "OFFSET of SELECT WITH DIFFERENTIAL_PRIVACY"),
+    "order": ("ORDER BY over private rows", "ORDER BY of SELECT WITH DIFFERENTIAL_PRIVACY"),
     "sample": ("SAMPLE over private rows", "all rows: sampling is not a guarantee"),
     "windows": ("WINDOW over private rows", "windows over the noisy answers"),
     "laterals": ("LATERAL over private rows", "a join with a declared public table"),
@@ -138,8 +138,8 @@ def _read_subquery(query: exp.Expr, reading: RowReading) -> RowSource:
     if query.args.get("hint") is not None:
         raise refusal(
             query,
-            "an annotated SELECT inside another annotated SELECT",
-            "one annotated SELECT, with plain SELECTs around it",
+            "SELECT WITH DIFFERENTIAL_PRIVACY inside another one",
+            "one SELECT WITH DIFFERENTIAL_PRIVACY, with plain SELECTs around it",
         )
     if query.args.get("group") is not None:
         _refuse_parts(query, {*_PLAIN_SELECT, "group"})

@@ -208,7 +208,7 @@ class AggregateReader:
             accepted = f"{_name(node)}(x, {PER_ROW} => (low, high)), or CLAMP x BETWEEN low AND high in the policy"
             if by_group and isinstance(expression.unnest(), exp.Column):
                 accepted += ", or max_norm_contributed = 'private'"
-            raise refusal(argument, "nothing public bounds these values", accepted)
+            raise refusal(argument, "these values need public bounds", accepted)
         bounds_of = None if given is not None or opened else clamp_of
         return self._build_operand(argument, expression, grid, per_group, bounds_of, opened)
 
@@ -417,7 +417,11 @@ def check_treatment(options: Options, aggregates: Sequence[Aggregate], keys: Seq
     if options.target_stderr is not None and any(agg.function != "count" or agg.operand for agg in aggregates):
         raise refusal(place, "target_stderr is for counts of rows", "epsilon = .. or rho = ..")
     if treatment.aggregate_weights and options.target_stderr is not None:
-        raise refusal(place, "target_stderr leaves nothing to share out", "target_stderr without aggregate_weights")
+        raise refusal(
+            place,
+            "target_stderr sets the error of every aggregate, so aggregate_weights change nothing",
+            "target_stderr without aggregate_weights",
+        )
     if treatment.aggregate_weights and len(treatment.aggregate_weights) != len(aggregates):
         raise refusal(
             place,
@@ -426,10 +430,12 @@ def check_treatment(options: Options, aggregates: Sequence[Aggregate], keys: Seq
         )
     has_quantile_options = treatment.quantiles != Treatment.quantiles or not treatment.quantile_intervals
     if has_quantile_options and not any(agg.is_quantile for agg in aggregates):
-        raise refusal(place, "quantiles says how quantiles are measured, and none is asked", "median(column)")
+        raise refusal(place, "the option quantiles needs a quantile, and the statement has none", "median(column)")
     if treatment.quantiles == TREE and not treatment.quantile_intervals:
         raise refusal(
-            place, "a tree has its intervals for nothing", "quantile_intervals = FALSE without quantiles = 'tree'"
+            place,
+            "the intervals of quantiles = 'tree' cost nothing, so quantile_intervals changes nothing",
+            "quantile_intervals = FALSE without quantiles = 'tree'",
         )
     alone = [agg for agg in aggregates if agg.function in ("quantile", "distinct")]
     if alone and (any(key.shape for key in keys) or treatment.strategy_table):

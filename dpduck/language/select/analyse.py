@@ -129,7 +129,9 @@ def row_count_request(
     """
     given, source = read_options(options, select), read_row_source(select, facts, {})
     if given.treatment.groups:
-        raise refusal(select, "max_groups_contributed is of SELECTs by public groups", "the statement without it")
+        raise refusal(
+            select, "max_groups_contributed applies to a SELECT by public groups alone", "the statement without it"
+        )
     items = select_items(select, source.scope) if group is not None else ()
     grouping = _grouping(group, items, source)
     builder = KeyBuilder(source, facts, given.selection is not None or None, given.summary is not None, bins)

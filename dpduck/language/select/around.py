@@ -95,14 +95,16 @@ def _is_common_table(node: exp.Table) -> bool:
 def _name_public_table(node: exp.Table, dropped: set[str], facts: PublicFacts) -> TableName:
     """Gives a public table its full name, so that DuckDB reads the checked table and no CTE of the same name."""
     if not isinstance(node.this, exp.Identifier):
-        raise refusal(node, "a table function around the annotated SELECT is refused", "its answers and public tables")
+        raise refusal(
+            node, "a table function around SELECT WITH DIFFERENTIAL_PRIVACY is refused", "its answers and public tables"
+        )
     name = table_name(node)
     resolved = None if len(name.parts) == 1 and fold(name.table) in dropped else facts.resolve(name)
     if resolved is None or not facts.is_public(resolved):
         raise refusal(
             node,
-            f"{str(name)!r} outside the annotated SELECT is a second reference to what is not public",
-            "the annotated SELECT, its CTEs and declared public tables",
+            f"{str(name)!r} is not public, and is read outside of SELECT WITH DIFFERENTIAL_PRIVACY",
+            "SELECT WITH DIFFERENTIAL_PRIVACY, its CTEs and declared public tables",
         )
     for place, part in zip(("catalog", "db", "this"), resolved.parts, strict=True):
         node.set(place, exp.to_identifier(part, quoted=True))

@@ -1,7 +1,4 @@
-"""Keys of stored tables, such as UNIQUE (unit, day).
-
-In a statement by day, a unit then has at most one row in a cell.
-"""
+"""Keys of stored tables, such as UNIQUE (unit, day): in a statement by day, a unit has at most one row in a cell."""
 
 from __future__ import annotations
 
@@ -20,8 +17,8 @@ from dpduck.values.sqltypes import sql_type
 def with_cell_key(request: SelectRequest, source: RowSource, facts: PublicFacts) -> SelectRequest:
     """Adds the shortest UNIQUE key of the table that consists of the unit and of grouping columns alone.
 
-    UNIQUE lets NULL repeat. Rows without a unit are dropped. Rows with a NULL key are dropped too, since no column of
-    the key has a DOMAIN with NULL here. A bin of a range holds several values, so a column with bins does not qualify.
+    UNIQUE lets NULL repeat, but a row without a unit, or with a NULL in the key, is dropped: no column of the key has a
+    DOMAIN with NULL here. A column with bins does not qualify, because a bin holds several values.
     """
     relation, question = source.first, request.question
     unit = relation.unit_column

@@ -36,9 +36,9 @@ def add_summary(request: SelectRequest, summary: Summary, expect_rows: int | Non
         raise refusal(place, "a summary has one list of columns", "GROUP BY a, b, ..")
     prefixes = [key for key in request.question.keys if key.shape == "prefixes"]
     if prefixes:
-        raise refusal(place, "PREFIXES is not of a summary", f"RANGES({prefixes[0].name})")
+        raise refusal(place, "a summary has no PREFIXES", f"RANGES({prefixes[0].name})")
     if summary.ranged and not any(key.shape for key in request.question.keys):
-        raise refusal(place, "range_summary is of ranges, and no column has them", "RANGES(column) in GROUP BY")
+        raise refusal(place, "range_summary is for ranges, and no column has RANGES", "RANGES(column) in GROUP BY")
     if summary.total_epsilon is not None and summary.total_epsilon >= (request.price.charge.epsilon or 0):
         raise refusal(place, "total_epsilon leaves nothing for the summary", "less than epsilon, for example a tenth")
     cells = prod(summary_key_size(key, summary.shape) for key in request.question.keys)
@@ -63,7 +63,7 @@ def _require_added(aggregate: Aggregate, summary: Summary, place: exp.Expr) -> N
     summed = aggregate.function == "sum" and operand is not None and not operand.per_group and not operand.is_open
     if not summed or operand is None:
         accepted = "count(*), count(*) FILTER (WHERE ..), sum(column) of a column with a CLAMP"
-        raise refusal(place, f"{aggregate.text} is not of a summary", accepted)
+        raise refusal(place, f"a summary does not answer {aggregate.text}", accepted)
     if summary.method == "sketch":
         raise refusal(place, "a sketch counts rows", "count(*), or another summary")
     if operand.low < 0 and summary.method == "filter_one_sided":
@@ -132,7 +132,7 @@ def cell_columns(
     if treatment.moves or treatment.integer or question.has_ranges or question.summary is not None:
         raise refusal(
             select,
-            "cells add up to what least squares says alone",
+            "form = 'cells' works with least squares alone",
             "form = 'cells' without nonnegative, integer, consistency 'l1' and 'linf', summaries, PREFIXES and RANGES",
         )
     if prod(question.sizes) > MOST_CELLS or not 1 <= len(question.keys) <= MOST_COLUMNS:
@@ -145,7 +145,7 @@ def cell_columns(
     missing = {key.name for key in question.keys} - {key for _, _, key in shown if key}
     if missing or any(number is None and key is None for _, number, key in shown):
         raise refusal(
-            select, "a cell is told by all of its columns", "every grouping column, and aggregates as they are"
+            select, "form = 'cells' needs all grouping columns", "every grouping column, and aggregates as they are"
         )
     curved = [agg for agg in question.aggregates if agg.function not in ("count", "sum") or agg.operand_by_group]
     if curved:

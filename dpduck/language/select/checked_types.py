@@ -1,9 +1,8 @@
 """Types of expressions over rows, checked before the charge. Types and domains alone decide.
 
-A column inside an expression must have a plain type, even if it is public. A condition must be BOOLEAN: DuckDB casts
-other conditions row by row, and so WHERE sex raises for every row with a text, after the charge. A condition also asks
-for values in the column's domain: WHERE sex = 'male' with 'Male' in the domain would be a paid answer of zeros and
-noise.
+A column inside an expression must have a plain type, even if it is public. A condition must be BOOLEAN, because DuckDB
+casts other conditions row by row: WHERE sex would raise for a text, after the charge. A condition must also ask for
+values in the column's domain: sex = 'male' with 'Male' in the domain would be a paid answer of zeros and noise.
 """
 
 from __future__ import annotations
@@ -140,7 +139,7 @@ def _example(type_name: str) -> str:
 
 
 def check_kept(conditions: Sequence[exp.Expr], keys: Sequence[Key], scope: Scope) -> None:
-    """Refuses a key that is no BOOLEAN as a condition of HAVING or QUALIFY. It would raise after the charge."""
+    """Refuses a key that is no BOOLEAN as a condition of HAVING or QUALIFY, because it would raise after the charge."""
     types = {key.expression: key.type_name for key in keys}
     for node in (part.unnest() for condition in conditions for part in (condition, *_inside(condition))):
         if isinstance(node, exp.Column) and len(scope.find(node)) == 1:

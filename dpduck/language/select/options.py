@@ -189,7 +189,7 @@ def require_caption(caption: Caption, shown: Sequence[tuple[str, int]], is_view:
         raise refusal(place, what, "CREATE PRIVATE VIEW name OPTIONS (title = '..', ..) AS SELECT ..")
     if len(caption.units) > len(shown):
         wanted = f"answer_units = '..', or a text for each of {', '.join(name for name, _ in shown)[:200]}"
-        raise refusal(place, "there are more units than answers", wanted)
+        raise refusal(place, "answer_units has more units than the SELECT has answers", wanted)
 
 
 def _require_one_price(given: StatementOptions, selecting: bool, place: exp.Expr) -> None:
@@ -200,9 +200,9 @@ def _require_one_price(given: StatementOptions, selecting: bool, place: exp.Expr
     if "ahead" in given and not (given.flag("reuse") and "target_stderr" in given):
         raise refusal(given["ahead"], "ahead goes with a target", "target_stderr = .., reuse = TRUE, ahead = 4")
     if "delta" in given and prices == ["rho"] and not selecting:
-        raise refusal(given["delta"], "rho has no delta beside it", "rho = .. alone, or epsilon = .. and delta = ..")
+        raise refusal(given["delta"], "rho takes no delta", "rho = .. alone, or epsilon = .. and delta = ..")
     if "delta" in given and prices == ["target_stderr"]:
-        raise refusal(given["delta"], "target_stderr has no delta beside it", "target_stderr = .. alone")
+        raise refusal(given["delta"], "target_stderr takes no delta", "target_stderr = .. alone")
     if "delta" in given and not prices:
         raise refusal(given["delta"], "a delta alone is no price", "epsilon = .. and delta = ..")
     if not prices:

@@ -184,7 +184,9 @@ def find_annotated(query: exp.Query) -> tuple[exp.Select, CommonTables]:
     if len(annotated) != 1:
         place = annotated[1] if len(annotated) > 1 else query
         raise refusal(
-            place, f"{len(annotated)} annotated SELECTs in one statement", "one; two calls of dp() can be joined"
+            place,
+            f"{len(annotated)} SELECTs WITH DIFFERENTIAL_PRIVACY in one statement",
+            "one; two calls of dp() can be joined",
         )
     return annotated[0], tables_around(annotated[0])
 

@@ -89,7 +89,7 @@ def read_summary(given: StatementOptions) -> Summary | None:
     if "summary" not in given:
         if stated:
             accepted = f"summary = {_ONLY_OF[stated[0]][0]!r} beside it"
-            raise refusal(given[stated[0]], f"{stated[0]} is of a summary", accepted)
+            raise refusal(given[stated[0]], f"{stated[0]} applies to summaries alone", accepted)
         return None
     require_plain_treatment(given)
     method = given.choice("summary")
@@ -140,7 +140,9 @@ def require_plain_treatment(given: StatementOptions) -> None:
     """Refuses options that a summary cannot have, because they are for other kinds of releases."""
     for name in _OF_OTHERS:
         if name in given:
-            raise refusal(given[name], f"{name} is not of a summary", f"{', '.join(NAMES)}, consistency = 'none'")
+            raise refusal(
+                given[name], f"{name} does not apply to a summary", f"{', '.join(NAMES)}, consistency = 'none'"
+            )
     if "consistency" in given and str(given["consistency"]) not in ("l2", "'l2'", "'none'", "none"):
         raise refusal(given["consistency"], "consistency of a summary has no such value", "'none', or without it")
 

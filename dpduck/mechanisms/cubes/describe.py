@@ -39,35 +39,22 @@ def advice(proposal: CubeProposal, budget: Budget | None, expect_rows: int | Non
     price = cube.request.price
     in_rho = budget is not None and not budget.pure
     same_cost = compute_charge(price.charge, cube_asks(proposal), price.least_rho).rho if in_rho else None
-    cut = warn_of_count_bounds(cube.request)
-    parts = (
-        cut,
-        _bound_of_noise(cube),
-        _whose(cube),
-        _unknown(cube, expect_rows),
-        _helping(cube, same_cost, expect_rows),
-    )
-    return "; ".join(part for part in parts if part)
+    parts = (warn_of_count_bounds(cube.request), _bound_of_noise(cube), _whose(cube), _unknown(cube, expect_rows))
+    return "; ".join(filter(None, (*parts, _helping(cube, same_cost, expect_rows))))
 
 
 def _bound_of_noise(cube: CubePlan) -> str:
-    request, question = cube.request, cube.request.question
-    most, treatment = request.rows.max_rows, question.treatment
-    if request.rows.unit_sql is None or most == 1:
+    rows, question = cube.request.rows, cube.request.question
+    most, norm = rows.max_rows, question.treatment.norm
+    if rows.unit_sql is None or most == 1 or (norm is None and cube.noise is not NoiseKind.GAUSSIAN):
         return ""
-    if treatment.norm is None and cube.noise is not NoiseKind.GAUSSIAN:
-        return ""
-    norm = treatment.norm
-    said = (
-        f"noise goes by {most} rows of a unit"
-        if norm is None
-        else f"noise goes by max_norm_contributed = {float(norm):g}"
-    )
+    bound = f"{most} rows of a unit" if norm is None else f"max_norm_contributed = {float(norm):g}"
+    said = f"noise goes by {bound}"
     errors = dict[str, str]()
     if all(aggregate.function == "count" for aggregate in question.aggregates) and not question.has_ranges:
         with suppress(Refusal):
             errors = {
-                f"{float(bound):g}": format_figure(_worst_at(cube, bound)) for bound in bounds(ONE, inf, Fraction(most))
+                f"{float(tried):g}": format_figure(_worst_at(cube, tried)) for tried in bounds(ONE, inf, Fraction(most))
             }
     if not errors:
         return said

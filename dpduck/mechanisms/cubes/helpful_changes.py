@@ -91,13 +91,14 @@ def _offers(request: SelectRequest) -> Iterator[tuple[str, SelectRequest]]:
         if len(key.labels) < 2:
             continue
         other_keys = tuple(part for number, part in enumerate(question.keys) if number != place)
-        sets = (_without(part, place) for part in question.grouping_sets)
+        sets = (tuple(key - (key > place) for key in part if key != place) for part in question.grouping_sets)
         treatment = replace(question.treatment, weights=())
         fewer = replace(_of_keys(question, other_keys), grouping_sets=tuple(dict.fromkeys(sets)), treatment=treatment)
         yield f"no {key.name} ({len(key.labels)} values)", replace(request, question=fewer)
         binned = any(isinstance(question.sources[source].domain, RangeDomain) for source in key.sources)
         if binned and len(key.labels) >= FEWEST_BINS:
-            keys = tuple(_coarser(part) if part is key else part for part in question.keys)
+            coarser = replace(key, labels=key.labels[::2])
+            keys = tuple(coarser if part is key else part for part in question.keys)
             yield f"bins of {key.name} twice as wide", replace(request, question=replace(question, keys=keys))
 
 
@@ -105,11 +106,3 @@ def _of_keys(question: Question, subset: tuple[Key, ...]) -> Question:
     used = sorted({source for key in subset for source in key.sources})
     keys = tuple(replace(key, sources=tuple(used.index(source) for source in key.sources)) for key in subset)
     return replace(question, keys=keys, sources=tuple(question.sources[source] for source in used))
-
-
-def _without(grouping_set: tuple[int, ...], place: int) -> tuple[int, ...]:
-    return tuple(number - (number > place) for number in grouping_set if number != place)
-
-
-def _coarser(key: Key) -> Key:
-    return replace(key, labels=key.labels[::2])

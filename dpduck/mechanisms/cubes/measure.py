@@ -40,7 +40,6 @@ from dpduck.store.measured import (
     measurements_to_bytes,
     rows_digest,
 )
-from dpduck.strategies.counts import CountStrategy
 from dpduck.strategies.plan import marginal_query, noisy_queries
 from dpduck.strategies.recovery.recover import recover_linearly
 from dpduck.values.arrays import IntegerArray
@@ -168,18 +167,15 @@ def declare_asks(cube: CubePlan) -> list[MeasureAsks]:
             else:
                 scan = scan_of(measured, counted.job, first)
                 if measured.measure.strategy is not None:
-                    queries = _by_kinds(queries, measured.measure.strategy, len(counted.job.attributes) - 1)
+                    factor, last = measured.measure.strategy.factor, len(counted.job.attributes) - 1
+                    queries = [
+                        (KroneckerQuery((*query.attributes, last), (*query.factors, factor)), noise)
+                        for query, noise in queries
+                    ]
                 tables = tuple(Ask(scan, Table(query), noise) for query, noise in queries)
                 groups.append(MeasureAsks(number, tables=tables))
             first += measured.measure.contribution.tables
     return groups
-
-
-def _by_kinds(
-    queries: Sequence[tuple[KroneckerQuery, Noise]], strategy: CountStrategy, last: int
-) -> list[tuple[KroneckerQuery, Noise]]:
-    factor = strategy.factor
-    return [(KroneckerQuery((*query.attributes, last), (*query.factors, factor)), noise) for query, noise in queries]
 
 
 def _choices(measured: MeasurePlan, job: CountingJob, request: SelectRequest) -> tuple[Ask[IntegerArray], ...]:

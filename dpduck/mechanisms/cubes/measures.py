@@ -36,7 +36,7 @@ LARGEST_VALUE = 1000
 def with_matrix(analysis: Analysis, catalog: Catalog) -> Analysis:
     """Returns the analysis with the strategy matrix from the table that its option strategy_table names.
 
-    Its columns are row, column and value, or with several grouping columns, row, column_1, column_2, .., value. The
+    The table's columns are row, column, value, or for several grouping columns row, column_1, column_2, .., value. The
     column 0 stands for every value.
     """
     request = analysis.request
@@ -239,13 +239,14 @@ def choose_measures(
 ) -> Measures:
     """Returns the measures with the least predicted error, and their shares of the price.
 
-    A sum by itself has the smaller bound max(|low|, |high|). Moments also give counts, even of rows without a value.
+    A sum by itself has a smaller bound, max(|low|, |high|), than a sum from moments. Moments also give counts, even of
+    rows without a value.
 
-    unit: the most rows of a unit, in all and in one cell, and the number of its cells. Shares alone depend on it.
+    unit: the most rows of a unit, in all and in one cell, and the number of its cells. They affect the shares alone.
     """
     given = [float(weight) for weight in weights] or [1.0] * len(aggregates)
     summed = dict.fromkeys(_columns_of(aggregates, ["sum"]))
-    free = [key for key in summed if not _moment_degrees(aggregates, key) & _serving(key[1])]
+    free = [key for key in summed if not _moment_degrees(aggregates, key) & ({1} if is_coarse(key[1]) else {1, 2})]
     picked = rule.choose(aggregates, given, noise)
     choices: list[Measures] = []
     for moments in product((False, True), repeat=len(free)) if len(free) <= MOST_CHOICES else [(False,) * len(free)]:
@@ -339,11 +340,6 @@ def _moment_degrees(aggregates: Sequence[Aggregate], key: Column) -> set[int]:
         for aggregate in aggregates
         if aggregate.function in _DEGREES and (aggregate.condition, aggregate.operand) == key
     }
-
-
-def _serving(operand: Operand) -> set[int]:
-    """Returns the degrees of moments that give sums as fine as the operand's steps."""
-    return {1} if is_coarse(operand) else {1, 2}
 
 
 def is_coarse(operand: Operand) -> bool:
@@ -443,7 +439,7 @@ def linear_weights(aggregate: Aggregate, measure: Measure) -> tuple[Fraction, ..
 
 
 def _relative(aggregate: Aggregate, use: Use, measure: Measure, noise: NoiseKind, rule: QuantileRule) -> float:
-    """Estimates an aggregate's variance relative to its largest value, for noise as large as one row's largest part."""
+    """Estimates an aggregate's variance relative to its largest value, for noise at the scale of a row's bound."""
     if use.weights:
         size = Fraction(1)
         if aggregate.function == "sum" and aggregate.operand is not None:

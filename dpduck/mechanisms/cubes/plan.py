@@ -351,7 +351,7 @@ def _plan_choice(
 def tree_buckets(question: Question, measure: Measure) -> Buckets:
     """Returns the buckets of a quantile's tree, or of its exponential mechanism. With many cells there are fewer."""
     if measure.operand is None:
-        raise Refusal("a quantile of nothing", accepted="quantile_cont(column, 0.5)")
+        raise Refusal("a quantile needs a column", accepted="quantile_cont(column, 0.5)")
     cells = sum(question.cells)
     most = MOST_CHOICES if measure.key == CHOICE else MOST_BUCKETS
     return buckets_for(measure.operand.low, measure.operand.high, measure.operand.step, cells, most)

@@ -91,9 +91,9 @@ class QuantileRule:
         return able if sum(choices) + rest**power < sum(trees.values()) ** power else ()
 
     def error(self, aggregate: Aggregate, noise: NoiseKind, *, chosen: bool) -> float:
-        """Returns the variance of a quantile's rank at the whole price. chosen: by the exponential mechanism."""
+        """Returns the variance of a quantile's rank at the whole price. chosen: for the exponential mechanism."""
         if aggregate.operand is None:
-            raise Refusal("a quantile of nothing", accepted="quantile_cont(column, 0.5)")
+            raise Refusal("a quantile needs a column", accepted="quantile_cont(column, 0.5)")
         if self.how != AUTO:
             steps = int((aggregate.operand.high - aggregate.operand.low) / aggregate.operand.step)
             return WRITTEN_CHOICE if chosen else WRITTEN_TREE * log2(max(2, min(steps, MOST_LEVELS))) ** 2

@@ -11,7 +11,6 @@ from dpduck.language.select.request import SelectRequest
 from dpduck.mechanisms.cubes.measures import Measure
 from dpduck.mechanisms.forecast import AggregateError, Forecast
 from dpduck.mechanisms.keys.plan import LOWER_THRESHOLD, KeyPlan, KeyProposal, key_laws, plan_request
-from dpduck.values.errors import InternalError
 
 SIZES = (1, 10, 50, 100, 500)
 
@@ -40,8 +39,6 @@ def _forecast(plan: KeyPlan, chosen: bool, note: str) -> Forecast:
 
 
 def _note(request: SelectRequest, plan: KeyPlan) -> str:
-    if request.question.selection is None:
-        raise InternalError("an explanation of keys without a selection")
     unit = request.rows.unit_text
     counted = "rows" if request.rows.unit_sql is None else "units"
     left = f"; {FURTHER}, and intervals are about the rest"

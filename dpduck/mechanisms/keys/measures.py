@@ -114,7 +114,7 @@ def _alone(aggregate: Aggregate) -> Measure:
     """Returns the measure of a count or a sum. Refuses other aggregates."""
     measure = own_measure(aggregate, chosen=False)
     if aggregate.has_curved_error or measure.form not in ("count", "sum"):
-        raise Refusal(f"{aggregate.text[:60]} is not of selected keys", accepted="count, sum and avg")
+        raise Refusal(f"with selected keys there is no {aggregate.text[:60]}", accepted="count, sum and avg")
     return measure
 
 

@@ -164,9 +164,9 @@ FARTHEST = 250
 
 
 def smallest_excess(noise: Noise, groups: int, delta: Fraction) -> int:
-    """Returns tau: the least integer from 0 at which `groups` groups of one unit are published with at most delta.
+    """Returns tau, the least integer from 0 at which `groups` groups of one unit cost at most delta.
 
-    A binary search over approximate tails comes near it. Steps by the exact cost (key_delta) do the rest.
+    A binary search over approximate tails comes near tau. Steps by the exact cost (key_delta) do the rest.
     """
     each = -expm1(log1p(-float(delta)) / groups)
     if not SMALLEST_SHARE <= each < 0.5:

@@ -88,7 +88,7 @@ class KnownReleases:
     def answers(self, question: KnownQuestion, about: str = "", same: Same | None = None) -> list[KnownAnswer | None]:
         """Returns the answer to each aggregate, None if no tables determine every cell.
 
-        about, same: a release, or the properties of an answer. Only tables about the same rows are used.
+        about: a release. same: the properties of an answer. With either, only tables about the same rows are used.
         """
         request, tables = question.analysis.request, self.tables(question, about)
         if same is not None:
@@ -132,7 +132,7 @@ class KnownReleases:
 class _SumEstimator:
     """Estimator of a question's sums over rows, by cell, from tables that may be combined.
 
-    new, linear: whether the first table was just measured or is planned, and whether errors depend on no estimate.
+    new: whether the first table was just measured, or is planned. linear: whether no error depends on an estimate.
     """
 
     question: KnownQuestion

@@ -111,7 +111,7 @@ class _PlacedKeys:
     """Keys of a table or of a question along the axes. codes: the label of each code of a key's axis, -1 for none.
 
     masks: the codes that meet all conditions, by axis.
-    built: queries along an axis. Equal ones are one object.
+    built: queries along an axis. Equal queries are one object.
     """
 
     axes: dict[int, int]

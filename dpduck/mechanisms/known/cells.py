@@ -43,7 +43,7 @@ class Cells:
 
 
 def cells_sql(analysis: Analysis, measured: Measured | None, copies: ReleaseCopies) -> str:
-    """Returns SQL with a row for each combination of key values, with answers, errors, and the variances for sums."""
+    """Returns SQL with a row for each cell: its answers, their errors, and variances for the errors of sums."""
     if measured is None:
         raise Refusal(
             "what this release measured is not kept",

@@ -151,7 +151,7 @@ def _scale(table: MeasuredTable, weights: Sequence[float]) -> float:
 def _whole(question: KnownQuestion, request: SelectRequest) -> SelectRequest | None:
     """Returns the statement's aggregate by all columns that it names, without its conditions on these columns.
 
-    WHERE stays if MAX ROWS bounds a unit's rows after it, or if units are by periods: else other rows would be counted.
+    WHERE stays with MAX ROWS or periods, which bound the rows after WHERE: else other rows would be counted.
     """
     asked_of = request.question
     kinds = {(entry.function, entry.operand) for entry in asked_of.aggregates}

@@ -205,7 +205,7 @@ class Reuse:
         return 0.0 if errors is None else errors.worst**-2
 
     def _least_step(self, at: At, whole: Fraction, wanted: float, below: float, high: int) -> int:
-        """Returns the least number of price steps that reaches a precision. `high` reaches it. below: by one step."""
+        """Returns the least number of price steps, up to `high`, for a precision. below: the precision at one step."""
         low, above = 1, self._precision(at, whole * high / STEPS)
         while high - low > 1 and above > below:
             guess = low + ceil((wanted - below) / (above - below) * (high - low))

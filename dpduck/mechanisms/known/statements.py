@@ -151,7 +151,7 @@ class KnownStatements:
         return self._measured.moment(rows, place if place.moment else None, cursor)
 
     def reuse(self, text: str, caller: Caller, catalog: Catalog, cursor: duckdb.DuckDBPyConnection) -> Reuse | None:
-        """Returns a statement with reuse = TRUE and the releases to combine with it. None for any other statement."""
+        """Returns the question and the releases of a statement with reuse = TRUE, None for any other statement."""
         if "reuse" not in text.lower():
             return None
         question = self._read_before(analyse_combined(parse_ask(text), catalog, own_options()))

@@ -17,7 +17,7 @@ import numpy as np
 from dpduck.language.rows.expressions import sql_of
 from dpduck.language.select.conditions import CodeCondition, conjuncts
 from dpduck.language.select.known import KnownQuestion
-from dpduck.language.select.request import Aggregate, Operand
+from dpduck.language.select.request import Aggregate
 from dpduck.language.statements.parse import parse_expression
 from dpduck.store.measured import MeasuredKey, MeasuredTable, MeasurementRecord, domain_digest, rows_digest
 
@@ -161,7 +161,7 @@ def _of_table(question: KnownQuestion, release: MeasurementRecord, table: Measur
 
 
 def _see(question: KnownQuestion, text: str, conditions: set[str], seen: list[CodeCondition], inside: set[str]) -> None:
-    """Adds a condition to `seen` if it is a set of codes and holds for no row outside domains, else to `conditions`."""
+    """Adds a condition to `seen` if it is a set of codes without rows outside domains, else to `conditions`."""
     condition = question.condition(text)
     if condition is None or condition.outside:
         conditions.add(text)
@@ -171,7 +171,7 @@ def _see(question: KnownQuestion, text: str, conditions: set[str], seen: list[Co
 
 
 def _codes_left_out(release: MeasurementRecord, key: MeasuredKey) -> str:
-    """Returns the codes that a key leaves out, as text. Rows with these codes are left out of everything."""
+    """Returns the codes that a key leaves out, as text. The release counts no row with these codes."""
     without = [place for place, code in enumerate(key.codes) if code < 0]
     return f"{[release.measured.columns[place].sql for place in key.columns]} {without}" if without else ""
 
@@ -224,7 +224,9 @@ def needs_of(aggregate: Aggregate, filters: Sequence[str]) -> Wanted | None:
         return Wanted((("count",),), tuple(dict.fromkeys(conditions)))
     if operand is None or aggregate.function not in ("sum", "avg"):
         return None
-    return Wanted(_of_values(aggregate.function, operand), tuple(dict.fromkeys(conditions)))
+    column = (operand.sql, operand.low, operand.high, operand.step)
+    sums = (("sum", *column),) if aggregate.function == "sum" else (("moment", *column, 0), ("moment", *column, 1))
+    return Wanted(sums, tuple(dict.fromkeys(conditions)))
 
 
 def row_needs_of(aggregate: Aggregate, filters: Sequence[str]) -> Wanted | None:
@@ -233,11 +235,6 @@ def row_needs_of(aggregate: Aggregate, filters: Sequence[str]) -> Wanted | None:
         return None
     conditions = [part for text in (*filters, aggregate.count_condition) for part in conjuncts(text)]
     return Wanted((("count",),), tuple(dict.fromkeys(conditions)))
-
-
-def _of_values(function: str, operand: Operand) -> tuple[Quantity, ...]:
-    column = (operand.sql, operand.low, operand.high, operand.step)
-    return (("sum", *column),) if function == "sum" else (("moment", *column, 0), ("moment", *column, 1))
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,11 +18,7 @@ NORMS = Mechanism[SelectRequest, NormProposal, NormMeasurements](
     name="norms",
     serves=lambda question: (
         isinstance(question, SelectRequest)
-        and (
-            question.question.treatment.finds_norm
-            or question.question.treatment.total
-            or question.question.treatment.left_out
-        )
+        and (question.question.treatment.finds_norm or question.question.treatment.widens)
     ),
     plan=propose_norms,
     asks=norm_asks,

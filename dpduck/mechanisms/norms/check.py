@@ -191,12 +191,10 @@ def _about_rows(facts: CheckFacts) -> Iterator[NormFinding]:
 
 
 def _by_rows(check: StatementCheck, facts: CheckFacts) -> Iterator[NormFinding]:
-    rows, whole = check.request.rows, _answers(check, facts.every.added[1:])
-    lines = []
+    rows, treatment, lines = check.request.rows, check.request.question.treatment, []
     for bound, added in facts.by_rows:
         bounded = replace(check, request=replace(check.request, rows=replace(rows, max_rows=bound, unit_bound=bound)))
-        errors = _errors(bounded, check.request.question.treatment, _row_counts(check, added[1:]))
-        lines.append(_left_out(check, ROWS, Fraction(bound), whole, _answers(check, added[1:]), errors))
+        lines.append(_left_out(bounded, facts, ROWS, Fraction(bound), added[1:], treatment))
     for place in range(len(check.aggregates)):
         yield from _with_hint(check, [line[place] for line in lines])
 
@@ -217,45 +215,36 @@ def _norms(check: StatementCheck, facts: CheckFacts) -> Iterator[NormFinding]:
 
 
 def _by_norm(check: StatementCheck, facts: CheckFacts) -> Iterator[NormFinding]:
-    whole, treatment = _answers(check, facts.every.added[1:]), check.request.question.treatment
-    lines = []
+    treatment, lines = check.request.question.treatment, []
     tried = bounds(Fraction(1), _largest_in_rows(check, facts), Fraction(check.request.rows.max_rows))
     for bound in sorted({*tried, *([] if check.stated is None else [check.stated])}):
         weighed = replace(treatment, norm=bound, strategy="auto")
-        remaining = _weigh_units(check, facts, weighed)
-        errors = _errors(check, weighed, _row_counts(check, remaining))
-        lines.append(_left_out(check, NORM, bound, whole, _answers(check, remaining), errors))
+        lines.append(_left_out(check, facts, NORM, bound, _weigh_units(check, facts, weighed), weighed))
     for place in range(len(check.aggregates)):
         yield from _with_hint(check, [line[place] for line in lines])
 
 
 def _by_sum_norm(check: StatementCheck, facts: CheckFacts) -> Iterator[NormFinding]:
     """Yields the loss at norms of sums, in the column's units, beside a norm in rows that leaves out little."""
-    whole, treatment = _answers(check, facts.every.added[1:]), check.request.question.treatment
-    beside = check.stated or _little(check, facts)
+    treatment, beside = check.request.question.treatment, check.stated or _little(check, facts)
     for measure in filter(_is_of_a_column, check.measures.measures):
         place, unit = check.measures.measures.index(measure), measure.contribution.unit
         norms = np.sqrt(facts.kept.squares[1 + place]) * float(unit)
-        own = [place for place, (_, use) in enumerate(check.aggregates) if measure in _measures_of(check, use)]
+        measured = [[part.measure for part in use.parts] for _, use in check.aggregates]
         middle = float(np.median(norms[norms > 0])) if (norms > 0).any() else 1.0
         most = check.request.rows.max_rows * measure.contribution.bound * unit
         lines = []
         for bound in bounds(max(Fraction(middle) / FINER, unit), float(norms.max(initial=0)), most):
             weighed = replace(treatment, norm=beside, sum_norms=_sum_norms(check, measure, bound), strategy="auto")
             remaining = _weigh_units(check, facts, weighed)
-            errors = _errors(check, weighed, _row_counts(check, remaining))
-            lines.append(_left_out(check, SUM_NORM, bound, whole, _answers(check, remaining), errors, beside))
-        for place in own:
-            yield from _with_hint(check, [line[place] for line in lines])
+            lines.append(_left_out(check, facts, SUM_NORM, bound, remaining, weighed, beside))
+        for number in (number for number, places in enumerate(measured) if place in places):
+            yield from _with_hint(check, [line[number] for line in lines])
 
 
 def _is_of_a_column(measure: Measure) -> bool:
     """Tells whether a measure adds up values of a column. Other sums are over units in groups."""
     return measure.form == "sum" and measure.operand is not None and bool(measure.operand.sql)
-
-
-def _measures_of(check: StatementCheck, use: Use) -> list[Measure]:
-    return [check.measures.measures[part.measure] for part in use.parts]
 
 
 def _sum_norms(check: StatementCheck, measure: Measure, bound: Fraction) -> tuple[Fraction, ...]:
@@ -328,10 +317,6 @@ def _answers(check: StatementCheck, added: FloatArray) -> list[float]:
     return totals
 
 
-def _row_counts(check: StatementCheck, added: FloatArray) -> list[float]:
-    return [float(added[use.measure].sum()) for _, use in check.aggregates]
-
-
 def _errors(check: StatementCheck, treatment: Treatment, rows: Sequence[float]) -> list[float | None]:
     """Returns the standard error of each aggregate. rows: each aggregate's rows, spread over the cells for averages."""
     request = replace(check.request, question=replace(check.request.question, treatment=treatment))
@@ -344,19 +329,20 @@ def _errors(check: StatementCheck, treatment: Treatment, rows: Sequence[float]) 
 
 
 def _left_out(
-    check: StatementCheck, option: str, bound: Fraction, whole: Sequence[float], remaining: Sequence[float],
-    errors: Sequence[float | None], beside: Fraction | None = None,
+    check: StatementCheck, facts: CheckFacts, option: str, bound: Fraction, remaining: FloatArray,
+    treatment: Treatment, beside: Fraction | None = None,
 ) -> list[NormFinding]:  # fmt: skip
     """Lists the part of each aggregate that a bound leaves out. beside: the norm in rows, if the bound is on a sum."""
-    findings = []
-    for place, (aggregate, use) in enumerate(check.aggregates):
-        lost, error = whole[place] - remaining[place], errors[place]
+    findings, every, rest = [], _answers(check, facts.every.added[1:]), _answers(check, remaining)
+    errors = _errors(check, treatment, [float(remaining[use.measure].sum()) for _, use in check.aggregates])
+    for (aggregate, use), whole, kept, error in zip(check.aggregates, every, rest, errors, strict=True):
+        lost = whole - kept
         rows = "rows " if aggregate.has_curved_error or aggregate.operand is None else ""
         advice = "" if error is None else f"the standard error is {error:.3g}"
         if beside is not None and use.also is not None:
             advice += f", beside {NORM} = {float(beside):g}"
         text = f"{rows}left out of {aggregate.text} by {option} = {float(bound):g}"
-        percent = 100 * lost / whole[place] if whole[place] else None
+        percent = 100 * lost / whole if whole else None
         findings.append(NormFinding(text, lost, advice, percent, aggregate.text, option, float(bound), error))
     return findings
 
@@ -367,12 +353,7 @@ def _with_hint(check: StatementCheck, lines: Sequence[NormFinding]) -> list[Norm
     sizes = [
         abs(item.value or 0.0) / cells + SIZE * item.stderr if item.stderr is not None else inf for item in lines
     ]  # fmt: skip
-    averaged = (
-        any(item.text == lines[0].aggregate and item.has_curved_error for item, _ in check.aggregates)
-        if lines
-        else True
-    )
-    if averaged or not sizes:
+    if not lines or any(item.text == lines[0].aggregate and item.has_curved_error for item, _ in check.aggregates):
         return list(lines)
     best = int(np.argmin(sizes))
     hint = f"{lines[best].advice}; about the least error of a cell, noise and rows left out together"

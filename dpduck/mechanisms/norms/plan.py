@@ -271,7 +271,7 @@ def _search(
 ) -> NormSearch:
     """Plans a search for the norm of a job's units. prices: of the search, and of the answers at that norm.
 
-    spread, usual: the largest weight of a unit, and the weight that all units above the norm may have together.
+    spread: the largest weight of a unit. usual: the weight that all units above the norm may have together.
     """
     price, rest = prices
     most = job.aggregates[0].unit_bound(request.rows.unit_bound, _cells(request))

@@ -38,7 +38,7 @@ class Hypothesis:
         return self.scale * sum(weight * get(key, unused) for key, weight in zip(keys, weights, strict=True))
 
     def towards(self, keys: Sequence[int], weights: Sequence[float], measured: float) -> Change:
-        """Returns the update h_i exp(eta w_i) / Z that moves the answer STEP of the way to `measured`."""
+        """Returns the multiplicative update that moves the answer STEP of the way to `measured`."""
         masses = [self.scale * self._weights.get(key, self._unassigned) for key in keys]
         rest = max(self.total - sum(masses), NARROW * self.total)
         now = sum(weight * mass for weight, mass in zip(weights, masses, strict=True))

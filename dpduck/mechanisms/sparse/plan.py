@@ -32,7 +32,7 @@ ABOVE = 1 + 1e-9  # noise scales are rounded up by more than a double's error
 
 @dataclass(frozen=True)
 class SessionPlan:
-    """Plan of a session. alpha, measured: error bounds of the hypothesis's answers in rows, and of an update's answer.
+    """Plan of a session. alpha, measured: error bounds in rows, of the hypothesis's and of measured answers.
 
     slots: the most keys with a weight of their own.
     total: the number of rows of the hypothesis, from above.
@@ -70,7 +70,7 @@ def total_parameter(charge: Charge, unit_bound: int) -> Fraction:
 
 
 def total_margin(charge: Charge, unit_bound: int, beta: float) -> float:
-    """Returns a margin. The true number of rows exceeds the noisy number by more with chance beta/4 at most."""
+    """Returns the margin by which the true number of rows exceeds the noisy one with chance beta/4 at most."""
     parameter, chances = float(total_parameter(charge, unit_bound)), log(4 / beta)
     return sqrt(2 * parameter * chances) if charge.epsilon is None else parameter * chances
 

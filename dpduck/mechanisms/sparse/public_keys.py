@@ -49,7 +49,8 @@ def read_selection(text: str, keys: Sequence[str], facts: PublicFacts) -> Public
             "this text selects no keys", accepted=f"a list such as ['key'], a public table, or {_ACCEPTED}"
         ) from None
     table = _public(written, facts, None)
-    return PublicSelection(table, tuple((column.name, _column(column.name)) for column in facts.columns(table)))
+    names = [column.name for column in facts.columns(table)]
+    return PublicSelection(table, tuple((name, sql_of(base_column(ALIAS, name))) for name in names))
 
 
 def _of_in(condition: exp.Expr, keys: Sequence[str], facts: PublicFacts) -> PublicSelection:
@@ -100,10 +101,6 @@ def _safe(expression: exp.Expr, scope: Scope) -> str:
     resolved = resolve(expression, scope)
     check_row_local(resolved)
     return sql_of(resolved) if isinstance(resolved, exp.Column) else f"try({sql_of(resolved)})"
-
-
-def _column(name: str) -> str:
-    return sql_of(base_column(ALIAS, name))
 
 
 def _public(written: TableName, facts: PublicFacts, node: exp.Expr | None) -> TableName:

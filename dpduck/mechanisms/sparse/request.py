@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -140,7 +140,8 @@ def fence_name(digest: str) -> str:
 
 def _split(statement: CreatePrivate) -> tuple[SparseOptions, tuple[exp.Expr, ...]]:
     """Returns the options of sparse queries, and the unread price options, which all statements share."""
-    own = sorted((option for option in OPTIONS if option.name in OWN[statement.kind]), key=_place_in(statement.kind))
+    named = {option.name: option for option in OPTIONS}
+    own = [named[name] for name in OWN[statement.kind]]
     given = read_given(statement.options, (*PRICE_OPTIONS, *own), f" for a {statement.kind}")
     numbers = {name: given.whole(name) for name in OWN[statement.kind] if name not in ("beta", "alpha")}
     usual = SparseOptions()
@@ -154,7 +155,3 @@ def _split(statement: CreatePrivate) -> tuple[SparseOptions, tuple[exp.Expr, ...
         given.number("alpha") if statement.kind == SESSION else None,
     )
     return options, tuple(option for option in statement.options if option.this.name.lower() in PRICES)
-
-
-def _place_in(kind: str) -> Callable[[Option], int]:
-    return lambda option: OWN[kind].index(option.name)

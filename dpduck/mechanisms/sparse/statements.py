@@ -136,7 +136,9 @@ class SparseQueries:
                 f"there is no private histogram or session {name[:100]!r}", accepted="a name of dp_sessions()"
             )
         if not may_ask(named, caller):
-            raise PermissionRefusal(f"the {named.kind} {named.name!r} is another's", accepted="one of dp_sessions()")
+            raise PermissionRefusal(
+                f"the {named.kind} {named.name!r} belongs to somebody else", accepted="one of dp_sessions()"
+            )
         caller.require_table(named.table)
         if not self._has_permission(named, caller):
             raise PermissionRefusal(

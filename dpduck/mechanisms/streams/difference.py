@@ -39,7 +39,7 @@ class _Side:
     """One side of a difference: a view, its compared answer, its keys, and its period if the call names one.
 
     step: the largest change of an answer when one integer of noise changes by one.
-    window, told: the number of periods in a stream's answer, 0 for all so far, and the answer's error.
+    window: the periods in a stream's answer, 0 for all so far. told: the answer's error.
     """
 
     view: StoredRelease
@@ -229,7 +229,7 @@ def _period_error(store: StreamStore, ledger: Ledger, sides: list[_Side]) -> tup
     first, second = (side.period for side in sides)
     error = sides[0].told
     if named is None or error is None or first is None or second is None:
-        raise Refusal("a view less itself is nothing", accepted=f"two views; or two periods of a stream: {USE}")
+        raise Refusal("a view cannot differ from itself", accepted=f"two views; or two periods of a stream: {USE}")
     plan, closed = plan_from_facts(named.plan), closings(ledger, named)
     weights = _weights(plan, closed, sides[0].window, first) - _weights(plan, closed, sides[1].window, second)
     return sqrt(error.variance * float(weights @ weights)), max(1e-9, error.step * float(np.abs(weights).max()))

@@ -102,7 +102,7 @@ def _letters(factors: tuple[Factor, ...]) -> str:
 
 
 def cube_of(stream: StreamRequest, plan: StreamPlan) -> CubePlan:
-    """Returns the cube over the other keys at one row over time. Raises StoreError if the charge was for other ones."""
+    """Returns a stream's cube over the keys without time. Raises StoreError if other measures were charged."""
     measures, workload = measures_of(stream), workload_of(stream)
     if plan.told and [part.form for part in plan.parts] != [_form(measure) for measure in measures.measures]:
         raise other_version("way to measure the stream's answers")

@@ -142,7 +142,7 @@ def _require_rows(request: SelectRequest, place: exp.Expr) -> None:
     rows = request.rows
     if rows.periods is not None:
         raise refusal(
-            place, f"the unit is a person's {rows.periods.periods.word.lower()}, which a stream would protect longer",
+            place, f"a stream protects a whole person, and this unit is a person's {rows.periods.periods.word.lower()}",
             "a policy without PER; or one statement for each period, as docs/monthly.md shows",
         )  # fmt: skip
     source, joined = rows.source, rows.source.joins

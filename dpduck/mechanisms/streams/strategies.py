@@ -11,7 +11,6 @@ from math import prod
 
 import numpy as np
 
-from dpduck.algebra.marginals import MarginalWorkload
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.mechanisms.cubes.plan import noise_of
 from dpduck.mechanisms.cubes.recover import is_whole
@@ -73,7 +72,8 @@ def explain_stream(stream: StreamRequest, ranked: Sequence[StreamPlan]) -> list[
 def _forecast(stream: StreamRequest, plan: StreamPlan, chosen: bool) -> Forecast:
     """Returns a strategy's forecast, with the errors of the first answer that has any, in its worst grouping set."""
     request, cube, over_time = stream.request, cube_of(stream, plan), variances(plan.axis, stream.question)
-    cells = [prod(of) for of in _shapes(workload_of(stream))]
+    workload = workload_of(stream)
+    cells = [prod(workload.sizes[key] for key in members) for members in workload.marginals]
     total, errors = 0.0, dict[str, FloatArray]()
     for name, number in stream.shown:
         use, over_keys = cube.uses[number], plan_of(cube.measures[cube.uses[number].measure])
@@ -95,10 +95,6 @@ def _forecast(stream: StreamRequest, plan: StreamPlan, chosen: bool) -> Forecast
     ]
     groups, worst = plan.axis.factor.rows * measured, float(first.max())
     return Forecast(plan.name, chosen, stream.periods * sum(cells), groups, (note,), total, worst, 0.0, further)
-
-
-def _shapes(workload: MarginalWorkload) -> list[tuple[int, ...]]:
-    return [tuple(workload.sizes[key] for key in of) for of in workload.marginals]
 
 
 def wholes(stream: StreamRequest, plan: StreamPlan) -> list[bool]:

@@ -100,8 +100,7 @@ ACCURACY = 1 << 10
 class SummaryDesign:
     """Design of a summary: its plan, its expected rows and its predicted errors. cells: of the domain.
 
-    keep, tau: the number of rows that priorities choose, None for all, and the weights' threshold if it is public, else
-        0.
+    keep: the number of rows that priorities choose, None for all. tau: the public threshold of the weights, else 0.
     predicted: root mean squared errors of sums over SUBSETS cells, by the guess of guess_table.
     """
 
@@ -272,7 +271,7 @@ def _predict_design(
 def _error(
     subset: int, cells: int, vacant: float, empty: Moments, table: Sequence[Stratum], occupied: Sequence[Moments]
 ) -> float:
-    """Returns the root mean squared error of a sum over `subset` random cells. occupied: moments of table's cells."""
+    """Returns the root mean squared error of a sum over `subset` random cells. occupied: moments by stratum."""
     variance = vacant * (empty.square - empty.mean**2)
     bias = vacant * empty.mean
     for stratum, moments in zip(table, occupied, strict=True):

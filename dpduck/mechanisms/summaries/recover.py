@@ -26,7 +26,7 @@ from dpduck.values.arrays import FloatArray, IntegerArray
 class EstimatedSummary:
     """Rows of a summary: positions, noisy counts and weights. variances: of each row, as a part of a sum's variance.
 
-    tau, chances: the threshold of the weights, 0 for none, and the chances of chance_of_nothing.
+    tau, chances: the weights' threshold, 0 for none, and each row's chance_of_nothing.
     sums: the variances with each row's part of the filter's squared error (with_loss), NaN if unknown.
     """
 

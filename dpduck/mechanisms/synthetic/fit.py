@@ -257,8 +257,9 @@ def fit(
 ) -> Fitted:
     """Fits a distribution. start: first parameters, each over a set within a clique. prior, zeros: see FitProblem.
 
-    Steps may raise F for a while, so the answer is the point with the lowest F. first: the first step's change of log
-    p.
+    Steps may raise F for a while, so the answer is the point with the lowest F.
+
+    first: the largest change of log p by the first step.
     """
     sets = tuple(dict.fromkeys([*(observation.attributes for observation in observations), *start]))
     problem = FitProblem(tree, sizes, sets, tuple(observations), records, prior, strength, zeros or {})

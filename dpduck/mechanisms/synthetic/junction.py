@@ -128,7 +128,7 @@ def _greedy(
 class JunctionTree:
     """Junction tree. Attributes that two cliques share are in all cliques between them (intersection property).
 
-    order, parents: the cliques with parents first, and each clique's parent, -1 for none.
+    order: the cliques with parents first. parents: each clique's parent, -1 for none.
     """
 
     cliques: tuple[Members, ...]

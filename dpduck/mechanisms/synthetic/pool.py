@@ -87,7 +87,7 @@ class Pool:
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """Estimates of queries by a distribution. known: which families are estimated. Values of others mean nothing."""
+    """Estimates of queries by a distribution. known: the estimated families. Values of other families mean nothing."""
 
     values: FloatArray
     known: NDArray[np.bool_]

@@ -162,7 +162,7 @@ class SyntheticTables:
         return self._store(statement, text, caller, base, {statement.name: rows})
 
     def explain(self, statement: SampleRelease, caller: Caller) -> str:
-        """Returns SQL of dp_explain for a sample: its expected time, and a price of 0. This costs nothing, either."""
+        """Returns SQL of dp_explain for a sample: its expected time, and a price of 0."""
         base, fitted_to = self._source(statement, caller)
         fitting, note = fitted_to(), f"free of charge: fitted to what {base.name} says"
         if statement.columns:
@@ -173,7 +173,7 @@ class SyntheticTables:
         return explain_sql([replace(way, epsilon=free, delta=free, rho=free, price=words)])
 
     def _source(self, statement: SampleRelease, caller: Caller) -> tuple[StoredRelease, Callable[[], Fitting]]:
-        """Returns a released cube and a function that reads its margins. Or takes all known margins as one release."""
+        """Returns a released cube, or all known margins as one release, and a function that reads the margins."""
         self._steps("reading releases")
         if statement.columns:
             margins = self._known(statement, caller)

@@ -55,7 +55,7 @@ DROWNED_ANSWER = 0.3
 class Schedule:
     """Division of a budget. amount: epsilon if pure, else rho. first: the number of marginals before the rounds.
 
-    first_share, choice_share: of the amount for these marginals together, and of a round for the choice.
+    first_share, choice_share: the parts of the amount for these marginals, and of a round for the choice.
     adaptive: whether rounds start at a quarter of their share, and double it if noise drowns an answer.
     """
 

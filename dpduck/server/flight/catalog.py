@@ -1,7 +1,7 @@
-"""Answers to Arrow Flight SQL clients about the server and its catalog, as Arrow tables. Nothing here charges.
+"""Answers to Arrow Flight SQL clients about the server and its catalog (arrow/format/FlightSql.proto). Nothing here
+charges.
 
-The served private views are in one catalog and schema. Private tables that the caller may ask about are listed without
-a catalog: a plain SELECT over main.visits is answered from earlier releases. Schemas: arrow/format/FlightSql.proto.
+Private views are in one catalog and schema. Private tables that the caller may ask about are listed without a catalog.
 """
 
 from __future__ import annotations

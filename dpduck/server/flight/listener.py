@@ -1,7 +1,6 @@
 """Arrow Flight SQL listener, for ADBC, JDBC and ODBC drivers: the same principals, gate and limits as over Quack.
 
-Requests for columns (GetSchema, CreatePreparedStatement) never charge. GetFlightInfo and DoGet run a statement, which
-may charge.
+GetSchema and CreatePreparedStatement never charge. GetFlightInfo and DoGet run a statement, which may charge.
 """
 
 from __future__ import annotations
@@ -216,7 +215,7 @@ def _command(descriptor: Any) -> Message:
 def _principal(context: Any) -> Principal:
     caller = context.get_middleware(PRINCIPAL)
     if caller is None:
-        raise PermissionRefusal("nobody is known here without a token", accepted="a token that is in force")
+        raise PermissionRefusal("there is no token", accepted="a token that is in force")
     principal: Principal = caller.principal
     return principal
 
@@ -231,10 +230,7 @@ def _careful(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class FlightListener:
-    """Listener of one database over Arrow Flight SQL, in threads of its own.
-
-    pyarrow's serve() is never called: it would take over the process's signals, and the calls do not need it.
-    """
+    """Listener of one database over Arrow Flight SQL. pyarrow's serve() is not needed, and would take the signals."""
 
     def __init__(self, address: str, service: Service, limits: Limits, tls: Tls | None = None) -> None:
         parts = _ADDRESS.fullmatch(address)

@@ -1,8 +1,6 @@
 """Statements that came over Arrow Flight SQL: their columns, which cost nothing, and their rows.
 
-The few messages of Arrow Flight SQL (arrow/format/FlightSql.proto) are read and written here without a protobuf
-library, since all their fields are texts, bytes, booleans and small numbers. Unknown fields are skipped, as protobuf
-demands.
+The few messages of the protocol (arrow/format/FlightSql.proto) have flat fields, so that no protobuf library is needed.
 """
 
 from __future__ import annotations
@@ -12,13 +10,14 @@ import secrets
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import duckdb
 import pyarrow as pa
 
 from dpduck.server.gate import Service
-from dpduck.server.limits import GivenUp, Limits, never
+from dpduck.server.limits import GivenUp, Limits, never, remember
 from dpduck.server.principals import Principal
 from dpduck.values.errors import Refusal
 
@@ -214,38 +213,31 @@ class Statements:
         schema = self._schema(sql)
         handle = secrets.token_bytes(_HANDLE) + text.encode()
         with self._lock:
-            self._admitted[handle[:_HANDLE]] = _Admitted(principal.name, principal.token_hash, sql)
-            while len(self._admitted) > MOST_ADMITTED:
-                self._admitted.popitem(last=False)
+            entry = _Admitted(principal.name, principal.token_hash, sql)
+            remember(self._admitted, handle[:_HANDLE], entry, MOST_ADMITTED)
         return handle, schema
 
     def stream(
         self, principal: Principal, handle: bytes, given_up: GivenUp = never
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Returns the columns and rows of a handle. Its text passes the gate again, unless this token uses it first."""
+        """Returns the columns and rows of a handle. Its text passes the gate again if its rows do not wait any more."""
         with self._lock:
             entry = self._admitted.get(handle[:_HANDLE])
             mine = entry is not None and (entry.principal, entry.token_hash) == (principal.name, principal.token_hash)
             if mine:
                 del self._admitted[handle[:_HANDLE]]
         self._begin(principal.name)
-        try:
+        with ExitStack() as failing:
+            failing.callback(self.end_reader, principal.name)
             cursor = self._service.public.cursor()
-            try:
-                reader = None
-                if entry is not None and mine:
-                    reader = _reader(cursor, entry.sql)
-                if reader is None:  # unknown or forgotten, or its answer was removed
-                    text = handle[_HANDLE:].decode("utf-8", "replace")
-                    reader = _reader(cursor, self._service.gate.admit(principal, text, given_up))
-                if reader is None:
-                    raise Refusal("the statement fails over the released tables", accepted="the same statement again")
-            except BaseException:
-                cursor.close()
-                raise
-        except BaseException:
-            self.end_reader(principal.name)
-            raise
+            failing.callback(cursor.close)
+            reader = _reader(cursor, entry.sql) if entry is not None and mine else None
+            if reader is None:  # unknown or forgotten, or its answer was removed
+                text = handle[_HANDLE:].decode("utf-8", "replace")
+                reader = _reader(cursor, self._service.gate.admit(principal, text, given_up))
+            if reader is None:
+                raise Refusal("the statement fails over the released tables", accepted="the same statement again")
+            failing.pop_all()  # from here on, the batches end the reader
         return reader.schema, _ResultBatches(self, principal.name, cursor, reader)
 
     def _schema(self, sql: str) -> pa.Schema:
@@ -257,7 +249,7 @@ class Statements:
                 raise Refusal(f"DuckDB does not accept this: {said}", accepted="DuckDB's SQL") from None
 
     def _begin(self, name: str) -> None:
-        """Counts one more reader of results. Refuses it if there are too many, in all or of this principal."""
+        """Counts one more reader of results. Refuses a reader beyond the limits for all or for this principal."""
         with self._lock:
             most = self._each if self._reading[name] >= self._each else self._most
             if self._reading[name] >= self._each or self._reading.total() >= self._most:

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from dpduck.publish.pictures import MOST_POINTS, PictureKey, Shape, shape_of
 from dpduck.server.gate import ClientTerms, Service
-from dpduck.server.limits import GivenUp, never
+from dpduck.server.limits import GivenUp, never, remember
 from dpduck.server.principals import Principal
 from dpduck.server.runner_process import shown_sql
 from dpduck.server.syntax import is_ours
@@ -130,7 +130,8 @@ class Desk:
     def ask(
         self, text: str, most: int = MOST_POINTS, ceilings: Mapping[str, Ceiling] | None = None, *, typed: bool = False
     ) -> PageAnswer:
-        """Returns the first rows of a statement. ceilings: the largest cost of each argument of dp, 0 without an entry.
+        """Returns the first rows of a statement. ceilings: the largest cost of each argument of dp, or 0 without an
+        entry.
 
         typed: whether somebody typed the statement or its argument. Otherwise the page asks by itself.
         """
@@ -171,7 +172,7 @@ class Desk:
         return PageStatement(text, tuple((call.action, call.argument or "") for call in calls))
 
     def prices(self, asked: PageStatement) -> Prices:
-        """Returns the prices of all calls that may charge, planned together. Raises the statement's own refusal."""
+        """Returns the prices of all calls that may charge, planned together. Raises the refusal of a refused call."""
         run = [statement for action, statement in asked.charging if action == "run"]
         paying = [statement for statement in run if not _CHANGES_NOTHING_PAID.match(statement)]
         if not paying:
@@ -352,9 +353,7 @@ class Offers:
         ticket = secrets.token_urlsafe(32)
         with self._lock:
             mine = self._of.setdefault(principal, OrderedDict())
-            mine[ticket] = _digest(session, text, prices)
-            while len(mine) > MOST_OFFERS:
-                mine.popitem(last=False)
+            remember(mine, ticket, _digest(session, text, prices), MOST_OFFERS)
         return ticket
 
     def take(self, principal: str, ticket: str) -> bytes | None:

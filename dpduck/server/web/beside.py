@@ -1,7 +1,4 @@
-"""Sidebar beside a statement: the tables and their columns, examples, and earlier statements.
-
-An example is a form that asks for the price of a statement, so that a click shows the price and charges nothing.
-"""
+"""Sidebar beside a statement: tables, examples, earlier statements. Clicks show a price, and cost nothing."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from dpduck.server.limits import remember
 from dpduck.server.web.markup import Html, element, hidden
 
 REMEMBERED, LONGEST_REMEMBERED = 15, 2_000
@@ -35,11 +33,7 @@ class History:
         if not text.strip() or len(text) > LONGEST_REMEMBERED:
             return
         with self._lock:
-            mine = self._of.setdefault(principal, OrderedDict())
-            mine.pop(text, None)
-            mine[text] = None
-            while len(mine) > REMEMBERED:
-                mine.popitem(last=False)
+            remember(self._of.setdefault(principal, OrderedDict()), text, None, REMEMBERED)
 
     def of(self, principal: str) -> list[str]:
         with self._lock:
@@ -49,10 +43,7 @@ class History:
 def beside(
     columns: Sequence[Mapping[str, Any]], views: Sequence[str], asked: Sequence[str], form_token: str, written: Written
 ) -> Html:
-    """Renders the sidebar of a statement.
-
-    columns: rows of dp_columns. views: names of private views. asked: older statements. written: writes names in SQL.
-    """
+    """Renders the sidebar. columns: rows of dp_columns. asked: earlier statements. written: writes names in SQL."""
     parts = [element("h2", "Examples"), _statements(_examples(columns, views, written), form_token)]
     if asked:
         parts += [element("h2", "You asked before"), _statements([(text, text) for text in asked], form_token)]

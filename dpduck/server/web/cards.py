@@ -1,7 +1,4 @@
-"""Cards of private views: the title, a sentence, the first picture of the view's page without axes, and a day.
-
-Screen readers skip the picture, since the words beside it say the same.
-"""
+"""Cards of private views: the title, a sentence, the first picture of the view's page without axes, and a day."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from urllib.parse import quote
 from dpduck.publish.pictures import Shape
 from dpduck.publish.view_section import TableCaption, caption_of, single_numbers
 from dpduck.server.gate import owner_of
-from dpduck.server.web.asking import Desk, PageAnswer, view_shape
+from dpduck.server.web.asking import Desk, view_shape
 from dpduck.server.web.drawing import OF_A_PAGE, Artist
 from dpduck.server.web.markup import Html, cut_labels, element, in_order, pictures_of
 from dpduck.values.errors import DpduckError
@@ -30,9 +27,9 @@ _WIDTH, _HEIGHT = 300, 80
 
 @dataclass(frozen=True)
 class View:
-    """Private view on its card. day: the day of its numbers, empty unless the owner or the reader made it.
+    """Private view on its card. of_owner: whether the owner of the data made it, and no analyst.
 
-    of_owner: whether the owner of the data made it. The card tells readers if an analyst wrote its words.
+    day: the day of its numbers, empty unless the owner or the reader made it.
     """
 
     name: str
@@ -113,17 +110,13 @@ def _thumbnail(view: View, desk: Desk, artist: Artist, until: float) -> Html | N
         answer = desk.ask(f"FROM {quote_identifier(view.name)}", ROWS_OF_A_THUMBNAIL)
     except DpduckError:  # it was dropped meanwhile
         return None
-    if numbers := _single(view.shape, answer):
+    if not answer.more and (numbers := single_numbers(view.shape, answer.dicts())):
         return element("p", numbers[0], class_="one")
     for pair in view.shape.answers:
         for spec, _ in pictures_of(view.shape, pair, in_order(answer, view.shape))[:1]:
             svg = artist.picture(desk.principal.name, small(spec), until)
             return None if svg is None else element("div", Html(svg), class_="thumbnail", aria_hidden="true")
     return None
-
-
-def _single(shape: Shape, answer: PageAnswer) -> list[str]:
-    return single_numbers(shape, answer.dicts()) if not answer.more else []
 
 
 def small(spec: Mapping[str, Any]) -> dict[str, Any]:

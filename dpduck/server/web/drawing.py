@@ -1,7 +1,4 @@
-"""Draws pictures in a separate process without other data. Vega-Lite is a large program, and may have to be killed.
-
-The process has limits of time, memory and open files. It writes no file and fetches nothing.
-"""
+"""Draws pictures in a separate process without other data, since Vega-Lite is large and may have to be killed."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
-from dpduck.server.limits import Places, limit_memory
+from dpduck.server.limits import Places, limit_memory, remember
 from dpduck.values.child_process import ChildFailed, ChildProcess
 from dpduck.values.errors import Refusal
 
@@ -83,9 +80,7 @@ class Artist:
             return None
         if drawn is None or len(drawn) <= REMEMBERED_LENGTH:
             with self._lock:
-                self._remembered[key] = drawn
-                while len(self._remembered) > REMEMBERED:
-                    self._remembered.popitem(last=False)
+                remember(self._remembered, key, drawn, REMEMBERED)
         return drawn
 
     def close(self) -> None:

@@ -150,7 +150,7 @@ class Pages:
 
     @contextmanager
     def _turn(self, name: str) -> Iterator[None]:
-        """Counts a request of a principal as running until the block ends. Refuses it if there are too many."""
+        """Counts a request of a principal as running until the block ends. Refuses a request beyond AT_WORK_EACH."""
         with self._lock:
             if self._at_work[name] >= AT_WORK_EACH:
                 raise BusyRefusal("too many pages at once", accepted=f"{AT_WORK_EACH} at a time")

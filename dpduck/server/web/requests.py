@@ -1,7 +1,4 @@
-"""Requests of browsers, read within limits, and responses with headers that keep browsers safe.
-
-A request that the page itself would not send gets one fixed response, whatever is wrong.
-"""
+"""Requests of browsers, read within limits, and responses with headers that keep browsers safe."""
 
 from __future__ import annotations
 
@@ -236,10 +233,7 @@ def form_of(body: bytes) -> dict[str, str] | None:
 
 
 def set_cookie(name: str, value: str, place: PageHosts) -> tuple[str, str]:
-    """Returns the header that gives a session to a browser, or removes it if `value` is empty.
-
-    The cookie has no date, so that browsers drop it when they end. The server may end the session before.
-    """
+    """Returns the header that gives a session to a browser until it ends, or removes it if `value` is empty."""
     ended = "" if value else "; Max-Age=0"
     secure = "; Secure" if place.secure else ""
     return "Set-Cookie", f"{name}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{ended}"

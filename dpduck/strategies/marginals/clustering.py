@@ -125,7 +125,6 @@ def _merge_all(logs: FloatArray, held: FloatArray, weights: FloatArray) -> tuple
 
 
 def _raise(logs: FloatArray, held: FloatArray, weights: FloatArray, log_cells: FloatArray, row: int) -> FloatArray:
-    """Returns the growth of the cost if cluster `row` merged with each cluster. log_cells: of the unions."""
     union = log_cells + log_cells[row] - held @ (logs * held[row])
     grown: FloatArray = (
         (weights + weights[row]) * np.exp(union) - weights * np.exp(log_cells) - weights[row] * np.exp(log_cells[row])

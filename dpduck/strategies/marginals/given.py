@@ -49,14 +49,12 @@ class Gap:
         return tuple(i for i in range(len(self.sizes)) if number >> i & 1)
 
     def variances(self, precisions: FloatArray) -> FloatArray:
-        """Returns the variance of each asked row, if all marginals are also measured with these precisions."""
         parts = self._row_parts / self._total(precisions)
         variances: FloatArray = parts.sum(axis=1)
         return variances
 
     @property
     def inside(self) -> BoolArray:
-        """Returns whether each marginal contains each component, shape (marginals, components)."""
         numbers = np.arange(1 << len(self.sizes))
         contains: BoolArray = (numbers[None, :] & ~numbers[:, None]) == 0
         return contains

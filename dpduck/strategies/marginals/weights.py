@@ -48,8 +48,7 @@ def residual_weights(lattice: Lattice, cell_weights: FloatArray) -> FloatArray:
     sizes = np.asarray(lattice.sizes, dtype=np.float64)
     shares = lattice.products((sizes - 1) / sizes)
     above = lattice.sum_over_supersets(cell_weights, sizes**-2)
-    weights: FloatArray = shares * above / lattice.products(sizes) ** 2
-    return weights
+    return shares * above / lattice.products(sizes) ** 2
 
 
 def code_count(size: int) -> int:
@@ -66,8 +65,7 @@ def hadamard_adjoint(size: int, tensor: FloatArray, axis: int) -> FloatArray:
     moved = np.moveaxis(tensor, axis, 0)
     codes = np.zeros((code_count(size), *moved.shape[1:]), dtype=tensor.dtype)
     codes[1:] = moved
-    values: FloatArray = np.ascontiguousarray(np.moveaxis(hadamard_transform(codes)[:size], 0, axis))
-    return values
+    return np.ascontiguousarray(np.moveaxis(hadamard_transform(codes)[:size], 0, axis))
 
 
 def coefficient_weights(lattice: Lattice, cell_weights: FloatArray) -> FloatArray:
@@ -79,5 +77,4 @@ def coefficient_weights(lattice: Lattice, cell_weights: FloatArray) -> FloatArra
     """
     codes = np.array([code_count(size) for size in lattice.sizes], dtype=np.float64)
     each = lattice.sum_over_supersets(cell_weights / lattice.products(codes) ** 2, np.ones(len(codes)))
-    weights: FloatArray = each * lattice.products(codes - 1)
-    return weights
+    return each * lattice.products(codes - 1)

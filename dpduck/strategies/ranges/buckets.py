@@ -31,7 +31,6 @@ class Buckets:
 
     @property
     def edges(self) -> tuple[Fraction, ...]:
-        """Returns the lower edge of each bucket, and the upper edge of the last."""
         return tuple(self.start + self.width * number for number in range(self.count + 1))
 
 

@@ -95,7 +95,6 @@ class RangeProblem:
 
     @property
     def search_seconds(self) -> float:
-        """Returns the seconds that a search for a strategy may take from now."""
         left = self.begin + self.seconds - monotonic()
         return max(SEARCH_PART * left, LEAST_PART * self.seconds)
 

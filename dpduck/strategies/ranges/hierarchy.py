@@ -120,8 +120,7 @@ def _cut_and_inside(node: IndexArray, before: FloatArray, change: FloatArray, wo
     one_node = change[first] * (before[stops] - before[starts]) ** 2
     inside = earlier[last] - earlier[np.minimum(first + 1, len(change))]
     ends = change[first] * (1 - before[starts]) ** 2 + change[last] * before[stops] ** 2
-    chosen: FloatArray = np.where(first == last, one_node, inside + ends)
-    return chosen
+    return np.where(first == last, one_node, inside + ends)
 
 
 def level_energies(tree: Hierarchy, workload: RangeWorkload) -> FloatArray:

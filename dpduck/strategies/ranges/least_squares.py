@@ -127,8 +127,7 @@ def solve_sparse(
             whitened, answer, atol=TOLERANCE, btol=TOLERANCE, conlim=0.0, maxiter=4 * (rows + size)
         )
         columns.append(solution[0])
-    solved: FloatArray = np.stack(columns, axis=1).reshape(size, *noisy[0].shape[1:])
-    return solved
+    return np.stack(columns, axis=1).reshape(size, *noisy[0].shape[1:])
 
 
 def _whiten(matrices: Sequence[Matrix], variances: Sequence[float] | FloatArray) -> list[scipy.sparse.csr_array]:

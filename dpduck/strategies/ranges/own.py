@@ -130,7 +130,6 @@ class StrategyRows:
         return np.inf if covariance is None else float((self.gram * covariance).sum())
 
     def weights(self, precisions: FloatArray) -> tuple[float, FloatArray] | None:
-        """Returns the total variance and each row's recovery weight s_i, or None if the covariance is singular."""
         covariance = self.covariance(precisions)
         if covariance is None:
             return None

@@ -158,7 +158,7 @@ def _starts(workload: RangeWorkload, begin: float, seconds: float) -> Iterator[F
     """Yields matrices Theta to start from: the best hats in one layer, in two layers, and for many values in three.
 
     Optima for ranges are layers of overlapping hat functions. Then come the intervals of a short list, and wider and
-    narrower hats. After the descent, these may be better by up to 1 % of error.
+    narrower hats, which may be better by up to 1 % of error after the descent.
     """
     size = workload.size
     first: list[Layers] = [((max(1, size // 16), 1.0),), ((4, 0.7), (max(1, size // 12), 1.0))]

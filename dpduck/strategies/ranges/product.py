@@ -88,7 +88,7 @@ def combine(
     unit_bound: int,
     places: Sequence[Place] = (),
 ) -> RangeProduct:
-    """Returns the product, with exact parameters that cost at most `amount`. places: if it serves several sets."""
+    """Returns the product, with exact parameters that cost at most `amount`. places: as in RangeProduct."""
     norm = norm_of(noise)
     attributes = tuple(strategy.workload.attribute for strategy in strategies)
     each = [strategy.unit_parameters(norm) for strategy in strategies]

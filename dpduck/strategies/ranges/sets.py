@@ -164,7 +164,7 @@ def plan_own_matrix(
     planning_seconds: float = 2.0,
     row_bound: int = 1,
 ) -> tuple[Plan, ...]:
-    """Returns the only plan for an analyst's rows, in a tuple. entries: shape (rows, cells), over all cells."""
+    """Returns the only plan for an analyst's rows, in a tuple. entries: shape (rows, cells), in row-major order."""
     begin = perf_counter()
     bits = max(1, LARGEST_NORM_BITS - max(0, row_bound.bit_length() - SPARE_BITS))
     cells = CellWorkload(tuple(attributes), workload.marginals, workload.weights)
@@ -245,7 +245,6 @@ def _joint_plans(asked: RangeSetsProblem, candidates: Found) -> Iterator[Plan]:
 
 
 def _names(asked: RangeSetsProblem, built: Mapping[str, tuple[RangeStrategy, float]] | None) -> Sequence[str]:
-    """Returns the names of strategies that a product tries for an attribute: identity and the best, or those asked."""
     if built is None:
         return ("auto",)
     if asked.strategy != "auto":

@@ -71,7 +71,6 @@ class RangeStrategy:
         return self.buckets.variances(covariance_of(normal))
 
     def unit_total(self, norm: int) -> float:
-        """Returns the weighted sum of query variances at a budget of 1, up to a constant factor for each norm."""
         parameters = self.unit_parameters(norm)
         return float(self.workload.weights @ self.variances(parameters**2 if norm == 1 else parameters))
 

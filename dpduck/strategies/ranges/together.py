@@ -137,7 +137,6 @@ class Centred:
 
     @cached_property
     def means(self) -> FloatArray:
-        """Returns each query's answer if all values are 1/n."""
         return self.workload.answers(np.full(self.workload.size, 1 / self.workload.size))
 
     @cached_property

@@ -81,11 +81,9 @@ class LeastSquaresBlock:
 
     @property
     def variance(self) -> float:
-        """Returns the variance of the estimate in a block of size 1."""
         return float(self.inverse[0, 0] if self.inverse is not None else np.square(self.root).sum())
 
     def solve(self, data: Sequence[FloatArray], leading: int) -> FloatArray:
-        """Applies each level's solver to the level's data, along all but the first `leading` axes. Returns the sum."""
         shape = data[0].shape
         flat = (
             part.reshape(prod(shape[:leading]), -1) @ solver.T for part, solver in zip(data, self.solvers, strict=True)
@@ -306,7 +304,6 @@ class Along:
 
     @cached_property
     def signature(self) -> tuple[object, ...]:
-        """Returns a value that is equal for two objects with equal queries along one axis."""
         if self.plain is not None:
             return type(self.plain).__name__, None if self.kept is None else self.kept.tobytes()
         rows = cast(scipy.sparse.csr_array, self.rows)
@@ -351,8 +348,7 @@ class AtomAxis:
     @cached_property
     def ones(self) -> FloatArray:
         """Returns U'1: the square root of each atom's size."""
-        roots: FloatArray = np.sqrt(self.sizes)
-        return roots
+        return np.sqrt(self.sizes)
 
     def codes(self, atom: int) -> NDArray[np.intp]:
         return np.flatnonzero(self.atom == atom)
@@ -371,7 +367,6 @@ class AtomAxis:
         return summed
 
     def contrasts(self, table: FloatArray, axis: int) -> FloatArray:
-        """Subtracts from a table its mean over each atom, along one of its axes."""
         moved = np.moveaxis(table, axis, 0)
         means = self._sum_codes(moved) / self.sizes.reshape(-1, *[1] * (moved.ndim - 1))
         return np.moveaxis(moved - means[self.atom], 0, axis)
@@ -430,7 +425,6 @@ class Kinds:
 
     @classmethod
     def of(cls, axis: AtomAxis, along: Sequence[Along | None]) -> Kinds:
-        """Collects the distinct factors of all measurements. None stands for a sum over the axis."""
         numbers: dict[object, int] = {}
         distinct: list[Along | None] = []
         which = np.zeros(len(along), np.intp)

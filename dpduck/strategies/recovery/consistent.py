@@ -36,7 +36,7 @@ def nearest_consistent(
     start: Sequence[FloatArray],
     consistency: str,
 ) -> tuple[FloatArray, ...]:
-    """Returns consistent tables at the least weighted distance from `answers`. consistency: the norm, 'l1' or 'linf'.
+    """Returns consistent tables at the least weighted distance from `answers`, in the norm 'l1' or 'linf'.
 
     deviations: standard error of a cell in each marginal. start: any consistent tables, preferably by least squares.
     """

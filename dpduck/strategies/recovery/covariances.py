@@ -43,8 +43,7 @@ class ComponentCovariances:
             step = np.array([[1.0, -1.0], [1.0, sizes[attribute] - 1.0]])
             table = np.moveaxis(np.tensordot(step, table, axes=([1], [axis])), 0, axis)
         cells = prod([float(sizes[i]) for i in first]) * prod([float(sizes[i]) for i in second])
-        scaled: FloatArray = np.asarray(table / cells)
-        return scaled
+        return np.asarray(table / cells)
 
 
 @dataclass(frozen=True, eq=False)

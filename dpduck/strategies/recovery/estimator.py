@@ -197,7 +197,6 @@ class Estimator:
 
 
 def _matrix(several: Sequence[Kinds], weights: FloatArray, used: NDArray[np.intp]) -> FloatArray:
-    """Sums weight times Kronecker product of the axes' blocks L over the used measurements."""
     which = np.array([kinds.which[used] for kinds in several], np.intp).reshape(len(several), len(used))
     alike, groups = np.unique(which, axis=1, return_inverse=True)
     return _product(
@@ -224,7 +223,6 @@ def _product(blocks: Sequence[FloatArray], kinds: NDArray[np.intp], weights: Flo
 def _every(
     rows: Sequence[_WeightRows], variances: FloatArray, determined: NDArray[np.bool_]
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Expands variances and flags of distinct rows to all rows."""
     if not rows:
         return variances, determined
     places = np.ix_(*(row.which for row in rows))
@@ -232,7 +230,6 @@ def _every(
 
 
 def _outer(parts: Sequence[FloatArray]) -> FloatArray:
-    """Returns the product of every combination of one number from each list, with an axis per list."""
     products: FloatArray = np.ones(())
     for part in parts:
         products = np.multiply.outer(products, part)

@@ -106,8 +106,7 @@ def lows_after_selection(
         low, high = np.where(enough, low, units + 1), np.where(enough, units, high)
     lows = np.full((len(levels), len(values)), np.nan)
     lows[:, : len(near)] = np.where(high == deepest, least, high)
-    shown: FloatArray = lows[:, places]
-    return shown
+    return lows[:, places]
 
 
 DEEPEST = 25.0

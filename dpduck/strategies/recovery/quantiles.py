@@ -162,8 +162,7 @@ def _increasing(excess: FloatArray) -> FloatArray:
     """Returns an increasing function: the mean of the least one above the excess and the largest one below it."""
     rising = np.maximum.accumulate(excess, axis=1)
     falling = np.minimum.accumulate(excess[:, ::-1], axis=1)[:, ::-1]
-    middle: FloatArray = (rising + falling) / 2
-    return middle
+    return (rising + falling) / 2
 
 
 def _possible(excess: FloatArray, wide: FloatArray, fraction: float) -> tuple[FloatArray, FloatArray]:

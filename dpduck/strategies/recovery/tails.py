@@ -86,14 +86,13 @@ def _tail_bounds(variance: Fraction) -> NDArray[np.float64]:
 
 
 def _error_probability(confidence: float) -> float:
-    """Returns 1 - confidence, which is exact for a confidence of at least 1/2, and rounded down for a lower one."""
+    """Returns 1 - confidence, rounded down where it is not exact."""
     if not 0 < confidence < 1:
         raise ValueError("a confidence must be above 0 and below 1")
     return float(np.nextafter(1 - confidence, 0.0)) if confidence < 0.5 else 1 - confidence
 
 
 def _smallest(tail: Callable[[int], float], confidence: float) -> int:
-    """Returns the smallest t >= 0 with tail(t) <= 1 - confidence, by doubling and bisection."""
     allowed = _error_probability(confidence)
     if tail(0) <= allowed:
         return 0
@@ -116,5 +115,4 @@ def survivals(noise: Noise, starts: IntegerArray) -> FloatArray:
         tails = table[np.minimum(above - 1, len(table) - 1)]
     else:
         tails = scipy.special.ndtr((0.5 - above) / sqrt(noise.parameter))
-    chances: FloatArray = np.where(starts > 0, tails, 1 - tails)
-    return chances
+    return np.where(starts > 0, tails, 1 - tails)

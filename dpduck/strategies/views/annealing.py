@@ -86,8 +86,7 @@ def with_common_point(blocks: BoolArray) -> BoolArray:
 
 def design_views(blocks: BoolArray, assignment: IndexArray) -> BoolArray:
     """Returns the view of each block: all attributes assigned to a point in the block."""
-    views: BoolArray = blocks[:, assignment]
-    return views
+    return blocks[:, assignment]
 
 
 CodeArray = NDArray[np.int64]

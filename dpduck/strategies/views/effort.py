@@ -65,5 +65,4 @@ class HashCounter:
         digest = shake_128(f"{self._key}/{self._block}".encode()).digest(8 * BLOCK)
         self._block += 1
         words = np.frombuffer(digest, dtype="<u8") >> np.uint64(11)
-        numbers: NDArray[np.float64] = words.astype(np.float64) / float(1 << 53)
-        return numbers
+        return words.astype(np.float64) / float(1 << 53)

@@ -34,7 +34,7 @@ def find_sets(lattice: Lattice, subsets: IndexArray) -> IndexArray:
 
 
 def sparse_incidence(lattice: Lattice, components: IndexArray, views: BoolArray) -> scipy.sparse.csr_array:
-    """Returns a sparse matrix with 1 where a view (row) contains a component. It looks up subsets of views by size."""
+    """Returns a sparse matrix with 1 where a view (row) contains a component, from lookups of the views' subsets."""
     orders = views.sum(axis=1)
     rows, columns = [np.zeros(0, dtype=np.intp)], [np.zeros(0, dtype=np.intp)]
     for size in np.unique(orders).tolist():

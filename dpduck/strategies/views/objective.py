@@ -86,8 +86,7 @@ class ViewObjective:
         return len(self.lattice.attributes) <= WORD
 
     def cells(self, views: BoolArray) -> FloatArray:
-        counts: FloatArray = np.exp(views @ self.log_sizes)
-        return counts
+        return np.exp(views @ self.log_sizes)
 
     def incidence_of_codes(self, codes: NDArray[np.int64]) -> FloatArray:
         contained: BoolArray = (self.component_codes & ~codes[:, None]) == 0
@@ -164,6 +163,5 @@ class ViewObjective:
 
 
 def _above_nothing(measured: FloatArray) -> FloatArray:
-    """Raises the precisions of unmeasured components to a tiny part of the largest precision."""
     raised: FloatArray = np.maximum(measured, NOTHING * measured.max())
     return raised

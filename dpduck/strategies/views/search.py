@@ -80,7 +80,6 @@ class ViewSearch:
 
     @property
     def most_blocks(self) -> int:
-        """Returns the most views of a start that is searched step by step."""
         return min(400, MOST_PAIRS // max(1, len(self.objective.nonempty))) if self.small else 0
 
     def run(self) -> FoundViews:
@@ -161,7 +160,7 @@ class ViewSearch:
         return designs
 
     def _halve(self, designs: list[DesignStart]) -> list[DesignStart]:
-        """Anneals assignments of designs in rounds. Each round keeps the better half, which then gets more steps."""
+        """Anneals assignments of designs in rounds. Each round keeps the better half, with more steps for a design."""
         rounds = max(1, ceil(log2(max(1, len(designs)) / 3)) + 1)
         for number in range(rounds if designs else 0):
             cost = sum(assigning_seconds(self.objective, design) for design in designs)

@@ -182,7 +182,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 100) item, SUM(quantity, cont
 
 -- title: SUM that nothing bounds
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 100) SUM(price) FROM requests
--- refused: line 1, column 61: nothing public bounds these values; accepted: sum(x, contribution_bounds_per_row => (low, high)), or CLAMP x BETWEEN low AND high in the policy, or max_norm_contributed = 'private'
+-- refused: line 1, column 61: these values need public bounds; accepted: sum(x, contribution_bounds_per_row => (low, high)), or CLAMP x BETWEEN low AND high in the policy, or max_norm_contributed = 'private'
 
 -- title: SUM with bounds for a column without a clamp
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 100) SUM(price, contribution_bounds_per_row => (0, 10)) FROM requests

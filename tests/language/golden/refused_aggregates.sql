@@ -60,7 +60,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, sum(DISTINCT code) F
 
 -- title: a division by what may be zero
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, sum(age / code) FROM visits GROUP BY sex
--- refused: line 1, column 65: nothing public bounds these values; accepted: sum(x, contribution_bounds_per_row => (low, high)), or CLAMP x BETWEEN low AND high in the policy
+-- refused: line 1, column 65: these values need public bounds; accepted: sum(x, contribution_bounds_per_row => (low, high)), or CLAMP x BETWEEN low AND high in the policy
 
 -- title: a volatile function inside a sum
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, sum(random(), contribution_bounds_per_row => (0, 1)) FROM visits GROUP BY sex

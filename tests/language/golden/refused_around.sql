@@ -1,78 +1,78 @@
 -- title: a private table beside the answer
 SELECT v.note FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM visits) AS a, visits AS v
--- refused: line 1, column 109: 'visits' outside the annotated SELECT is a second reference to what is not public; accepted: the annotated SELECT, its CTEs and declared public tables
+-- refused: line 1, column 109: 'visits' is not public, and is read outside of SELECT WITH DIFFERENTIAL_PRIVACY; accepted: SELECT WITH DIFFERENTIAL_PRIVACY, its CTEs and declared public tables
 
 -- title: a private table beside the answer, hidden by a CTE of its name elsewhere
 SELECT v.note FROM visits AS v, (WITH visits AS (SELECT 1 AS x) SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM memory.main.visits) AS a
--- refused: line 1, column 20: 'visits' outside the annotated SELECT is a second reference to what is not public; accepted: the annotated SELECT, its CTEs and declared public tables
+-- refused: line 1, column 20: 'visits' is not public, and is read outside of SELECT WITH DIFFERENTIAL_PRIVACY; accepted: SELECT WITH DIFFERENTIAL_PRIVACY, its CTEs and declared public tables
 
 -- title: a private table in a subquery around
 SELECT n, (SELECT max(note) FROM visits) FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM visits)
--- refused: line 1, column 34: 'visits' outside the annotated SELECT is a second reference to what is not public; accepted: the annotated SELECT, its CTEs and declared public tables
+-- refused: line 1, column 34: 'visits' is not public, and is read outside of SELECT WITH DIFFERENTIAL_PRIVACY; accepted: SELECT WITH DIFFERENTIAL_PRIVACY, its CTEs and declared public tables
 
 -- title: a private table in a UNION around
 SELECT sex, n FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) AS n FROM visits GROUP BY sex) UNION ALL SELECT note, age FROM visits
--- refused: line 1, column 153: 'visits' outside the annotated SELECT is a second reference to what is not public; accepted: the annotated SELECT, its CTEs and declared public tables
+-- refused: line 1, column 153: 'visits' is not public, and is read outside of SELECT WITH DIFFERENTIAL_PRIVACY; accepted: SELECT WITH DIFFERENTIAL_PRIVACY, its CTEs and declared public tables
 
 -- title: a private table in a CTE that is read outside
 WITH v AS (SELECT note FROM visits), a AS (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM v) SELECT * FROM a, v
--- refused: line 1, column 138: 'v' outside the annotated SELECT is a second reference to what is not public; accepted: the annotated SELECT, its CTEs and declared public tables
+-- refused: line 1, column 138: 'v' is not public, and is read outside of SELECT WITH DIFFERENTIAL_PRIVACY; accepted: SELECT WITH DIFFERENTIAL_PRIVACY, its CTEs and declared public tables
 
 -- title: a private table in a CTE beside
 WITH a AS (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM visits), b AS (SELECT note FROM visits) SELECT * FROM a, b
--- refused: line 1, column 143: 'b' outside the annotated SELECT is a second reference to what is not public; accepted: the annotated SELECT, its CTEs and declared public tables
+-- refused: line 1, column 143: 'b' is not public, and is read outside of SELECT WITH DIFFERENTIAL_PRIVACY; accepted: SELECT WITH DIFFERENTIAL_PRIVACY, its CTEs and declared public tables
 
 -- title: a private table named in full
 SELECT * FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM visits), "memory"."main"."visits"
--- refused: line 1, column 99: 'memory.main.visits' outside the annotated SELECT is a second reference to what is not public; accepted: the annotated SELECT, its CTEs and declared public tables
+-- refused: line 1, column 99: 'memory.main.visits' is not public, and is read outside of SELECT WITH DIFFERENTIAL_PRIVACY; accepted: SELECT WITH DIFFERENTIAL_PRIVACY, its CTEs and declared public tables
 
 -- title: a private table named by FROM first
 FROM (FROM visits SELECT note), (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM visits)
--- refused: line 1, column 12: 'visits' outside the annotated SELECT is a second reference to what is not public; accepted: the annotated SELECT, its CTEs and declared public tables
+-- refused: line 1, column 12: 'visits' is not public, and is read outside of SELECT WITH DIFFERENTIAL_PRIVACY; accepted: SELECT WITH DIFFERENTIAL_PRIVACY, its CTEs and declared public tables
 
 -- title: a private table in EXISTS around
 SELECT n FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM visits) WHERE EXISTS (SELECT 1 FROM visits WHERE note = 'note 1')
--- refused: line 1, column 126: 'visits' outside the annotated SELECT is a second reference to what is not public; accepted: the annotated SELECT, its CTEs and declared public tables
+-- refused: line 1, column 126: 'visits' is not public, and is read outside of SELECT WITH DIFFERENTIAL_PRIVACY; accepted: SELECT WITH DIFFERENTIAL_PRIVACY, its CTEs and declared public tables
 
 -- title: a private table in ORDER BY around
 SELECT n FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM visits) ORDER BY (SELECT max(age) FROM visits)
--- refused: line 1, column 129: 'visits' outside the annotated SELECT is a second reference to what is not public; accepted: the annotated SELECT, its CTEs and declared public tables
+-- refused: line 1, column 129: 'visits' is not public, and is read outside of SELECT WITH DIFFERENTIAL_PRIVACY; accepted: SELECT WITH DIFFERENTIAL_PRIVACY, its CTEs and declared public tables
 
 -- title: a private table in LIMIT around
 SELECT n FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM visits) LIMIT (SELECT count(*) FROM visits)
--- refused: line 1, column 126: 'visits' outside the annotated SELECT is a second reference to what is not public; accepted: the annotated SELECT, its CTEs and declared public tables
+-- refused: line 1, column 126: 'visits' is not public, and is read outside of SELECT WITH DIFFERENTIAL_PRIVACY; accepted: SELECT WITH DIFFERENTIAL_PRIVACY, its CTEs and declared public tables
 
 -- title: a private table in VALUES around
 SELECT n FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM visits) JOIN (VALUES ((SELECT max(age) FROM visits))) AS v(x) ON n > x
--- refused: line 1, column 134: 'visits' outside the annotated SELECT is a second reference to what is not public; accepted: the annotated SELECT, its CTEs and declared public tables
+-- refused: line 1, column 134: 'visits' is not public, and is read outside of SELECT WITH DIFFERENTIAL_PRIVACY; accepted: SELECT WITH DIFFERENTIAL_PRIVACY, its CTEs and declared public tables
 
 -- title: a table without a policy around
 SELECT * FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM visits), secrets
--- refused: line 1, column 99: 'secrets' outside the annotated SELECT is a second reference to what is not public; accepted: the annotated SELECT, its CTEs and declared public tables
+-- refused: line 1, column 99: 'secrets' is not public, and is read outside of SELECT WITH DIFFERENTIAL_PRIVACY; accepted: SELECT WITH DIFFERENTIAL_PRIVACY, its CTEs and declared public tables
 
 -- title: a view around
 SELECT * FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM visits), visit_view
--- refused: line 1, column 99: 'visit_view' outside the annotated SELECT is a second reference to what is not public; accepted: the annotated SELECT, its CTEs and declared public tables
+-- refused: line 1, column 99: 'visit_view' is not public, and is read outside of SELECT WITH DIFFERENTIAL_PRIVACY; accepted: SELECT WITH DIFFERENTIAL_PRIVACY, its CTEs and declared public tables
 
 -- title: a released table of the store around
 SELECT * FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM visits), private.dpduck.ledger
--- refused: line 1, column 99: 'private.dpduck.ledger' outside the annotated SELECT is a second reference to what is not public; accepted: the annotated SELECT, its CTEs and declared public tables
+-- refused: line 1, column 99: 'private.dpduck.ledger' is not public, and is read outside of SELECT WITH DIFFERENTIAL_PRIVACY; accepted: SELECT WITH DIFFERENTIAL_PRIVACY, its CTEs and declared public tables
 
 -- title: a table function around
 SELECT * FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM visits), query('SELECT note FROM visits')
--- refused: line 1, column 99: a table function around the annotated SELECT is refused; accepted: its answers and public tables
+-- refused: line 1, column 99: a table function around SELECT WITH DIFFERENTIAL_PRIVACY is refused; accepted: its answers and public tables
 
 -- title: query_table around
 SELECT * FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM visits), query_table('visits')
--- refused: line 1, column 99: a table function around the annotated SELECT is refused; accepted: its answers and public tables
+-- refused: line 1, column 99: a table function around SELECT WITH DIFFERENTIAL_PRIVACY is refused; accepted: its answers and public tables
 
 -- title: read_csv around
 SELECT * FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM visits), read_csv('visits.csv')
--- refused: line 1, column 99: a table function around the annotated SELECT is refused; accepted: its answers and public tables
+-- refused: line 1, column 99: a table function around SELECT WITH DIFFERENTIAL_PRIVACY is refused; accepted: its answers and public tables
 
 -- title: a file around
 SELECT * FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM visits), 'visits.csv'
--- refused: line 1, column 99: 'visits.csv' outside the annotated SELECT is a second reference to what is not public; accepted: the annotated SELECT, its CTEs and declared public tables
+-- refused: line 1, column 99: 'visits.csv' is not public, and is read outside of SELECT WITH DIFFERENTIAL_PRIVACY; accepted: SELECT WITH DIFFERENTIAL_PRIVACY, its CTEs and declared public tables
 
 -- title: LATERAL around
 SELECT * FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM visits) AS a, LATERAL (SELECT a.n)

@@ -24,7 +24,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (rho = 0.01, group_selection_strategy =
 -- before: sql CREATE TABLE calls AS SELECT i // 3 AS caller, 'r' || (i % 3) AS reason, 'canary' AS name, i / 7 AS score, TIMESTAMPTZ '2024-01-01 00:00:00+00' AS at, 'FM'[i % 2 + 1] AS sex, 'w' || (i % 5) AS ward FROM range(90) AS r(i)
 -- before: CREATE PRIVACY POLICY ON calls (PRIVACY UNIT caller MAX ROWS 3, BUDGET (epsilon = 2, delta = 1e-6, delta_keys = 5e-7), DOMAIN sex IN ('F', 'M'))
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (rho = 0.01, delta = 1e-7) sex, count(*) FROM calls GROUP BY sex
--- refused: line 1, column 63: rho has no delta beside it; accepted: rho = .. alone, or epsilon = .. and delta = ..
+-- refused: line 1, column 63: rho takes no delta; accepted: rho = .. alone, or epsilon = .. and delta = ..
 
 -- title: a Laplace threshold for rho
 -- before: sql CREATE TABLE calls AS SELECT i // 3 AS caller, 'r' || (i % 3) AS reason, 'canary' AS name, i / 7 AS score, TIMESTAMPTZ '2024-01-01 00:00:00+00' AS at, 'FM'[i % 2 + 1] AS sex, 'w' || (i % 5) AS ward FROM range(90) AS r(i)

@@ -76,7 +76,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, rho = 0.1) count(*) FROM 
 
 -- title: delta and rho
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (delta = 1e-6, rho = 0.1) count(*) FROM visits
--- refused: line 1, column 51: rho has no delta beside it; accepted: rho = .. alone, or epsilon = .. and delta = ..
+-- refused: line 1, column 51: rho takes no delta; accepted: rho = .. alone, or epsilon = .. and delta = ..
 
 -- title: delta against a pure budget
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6) count(*) FROM visits
@@ -177,7 +177,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (delta = 1e-7) count(*) FROM visits
 
 -- title: a delta beside a target
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (target_stderr = 9, delta = 1e-7) count(*) FROM visits
--- refused: line 1, column 70: target_stderr has no delta beside it; accepted: target_stderr = .. alone
+-- refused: line 1, column 70: target_stderr takes no delta; accepted: target_stderr = .. alone
 
 -- title: a flag without its value
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, nonnegative) sex, count(*) FROM visits GROUP BY sex

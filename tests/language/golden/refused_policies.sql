@@ -432,15 +432,15 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM patients
 
 -- title: RANGE over dates without end
 CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN day RANGE '-infinity' TO 'infinity' STEP INTERVAL 1 DAY)
--- refused: line 1, column 92: these bounds and this step cannot be counted through; accepted: bounds in the range of TIMESTAMP, at most 10000000 steps
+-- refused: line 1, column 92: these bounds and this step give no list of bins; accepted: bounds in the range of TIMESTAMP, at most 10000000 steps
 
 -- title: RANGE over dates by too long a step
 CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN day RANGE '2024-01-01' TO '2024-02-01' STEP INTERVAL 99999999999999999999 DAY)
--- refused: line 1, column 92: these bounds and this step cannot be counted through; accepted: bounds in the range of TIMESTAMP, at most 10000000 steps
+-- refused: line 1, column 92: these bounds and this step give no list of bins; accepted: bounds in the range of TIMESTAMP, at most 10000000 steps
 
 -- title: RANGE over dates beyond every TIMESTAMP
 CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN day RANGE '4000000-01-01' TO '4000001-01-01' STEP INTERVAL 1 YEAR)
--- refused: line 1, column 92: these bounds and this step cannot be counted through; accepted: bounds in the range of TIMESTAMP, at most 10000000 steps
+-- refused: line 1, column 92: these bounds and this step give no list of bins; accepted: bounds in the range of TIMESTAMP, at most 10000000 steps
 
 -- title: one value of a domain with two signs
 CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN score IN (0.0, -0.0))

@@ -142,4 +142,4 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM (SELECT id,
 
 -- title: HAVING for each unit
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM (SELECT id, count(*) AS n FROM patients GROUP BY id HAVING count(*) > 1)
--- refused: line 1, column 122: HAVING inside a subquery is refused; accepted: HAVING of the annotated SELECT
+-- refused: line 1, column 122: HAVING inside a subquery is refused; accepted: HAVING of SELECT WITH DIFFERENTIAL_PRIVACY

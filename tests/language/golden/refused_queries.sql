@@ -40,7 +40,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(sex, age) FROM visi
 
 -- title: an aggregate that is not a count
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) max(patient_id) FROM visits
--- refused: line 1, column 60: nothing public bounds these values; accepted: max(x, contribution_bounds_per_row => (low, high)), or CLAMP x BETWEEN low AND high in the policy
+-- refused: line 1, column 60: these values need public bounds; accepted: max(x, contribution_bounds_per_row => (low, high)), or CLAMP x BETWEEN low AND high in the policy
 
 -- title: a list of the values
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) list(note) FROM visits
@@ -52,7 +52,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) string_agg(note, ',') FRO
 
 -- title: sum without a clamp
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sum(patient_id) FROM visits
--- refused: line 1, column 60: nothing public bounds these values; accepted: sum(x, contribution_bounds_per_row => (low, high)), or CLAMP x BETWEEN low AND high in the policy, or max_norm_contributed = 'private'
+-- refused: line 1, column 60: these values need public bounds; accepted: sum(x, contribution_bounds_per_row => (low, high)), or CLAMP x BETWEEN low AND high in the policy, or max_norm_contributed = 'private'
 
 -- title: SAMPLE
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits USING SAMPLE 10%
@@ -208,19 +208,19 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM (SELEC
 
 -- title: LIMIT inside
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM (SELECT sex FROM visits LIMIT 1) GROUP BY sex
--- refused: line 1, column 99: LIMIT over private rows is refused; accepted: LIMIT of the annotated SELECT
+-- refused: line 1, column 99: LIMIT over private rows is refused; accepted: LIMIT of SELECT WITH DIFFERENTIAL_PRIVACY
 
 -- title: LIMIT after parentheses
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM ((SELECT sex FROM visits) LIMIT 1) GROUP BY sex
--- refused: line 1, column 101: LIMIT over private rows is refused; accepted: LIMIT of the annotated SELECT
+-- refused: line 1, column 101: LIMIT over private rows is refused; accepted: LIMIT of SELECT WITH DIFFERENTIAL_PRIVACY
 
 -- title: OFFSET inside
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM (SELECT sex FROM visits OFFSET 1) GROUP BY sex
--- refused: line 1, column 99: OFFSET over private rows is refused; accepted: OFFSET of the annotated SELECT
+-- refused: line 1, column 99: OFFSET over private rows is refused; accepted: OFFSET of SELECT WITH DIFFERENTIAL_PRIVACY
 
 -- title: ORDER BY inside
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM (SELECT sex FROM visits ORDER BY note) GROUP BY sex
--- refused: line 1, column 99: ORDER BY over private rows is refused; accepted: ORDER BY of the annotated SELECT
+-- refused: line 1, column 99: ORDER BY over private rows is refused; accepted: ORDER BY of SELECT WITH DIFFERENTIAL_PRIVACY
 
 -- title: GROUP BY inside
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) n, count(*) FROM (SELECT sex, count(*) AS n FROM visits GROUP BY sex) GROUP BY n
@@ -260,11 +260,11 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) a, count(*) FROM (SELECT 
 
 -- title: an annotated SELECT inside another
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex FROM visits) GROUP BY sex
--- refused: line 1, column 76: 2 annotated SELECTs in one statement; accepted: one; two calls of dp() can be joined
+-- refused: line 1, column 76: 2 SELECTs WITH DIFFERENTIAL_PRIVACY in one statement; accepted: one; two calls of dp() can be joined
 
 -- title: two annotated SELECTs side by side
 SELECT * FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits) AS a, (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM patients) AS b
--- refused: line 1, column 100: 2 annotated SELECTs in one statement; accepted: one; two calls of dp() can be joined
+-- refused: line 1, column 100: 2 SELECTs WITH DIFFERENTIAL_PRIVACY in one statement; accepted: one; two calls of dp() can be joined
 
 -- title: a private CTE read twice
 WITH v AS (SELECT sex FROM visits) SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM v AS a JOIN v AS b ON a.sex = b.sex

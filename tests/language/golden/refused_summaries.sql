@@ -8,7 +8,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'auto', sketch_
 
 -- title: a shape of ranges without ranges
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter', range_summary = 'haar') ward, count(*) FROM visits GROUP BY ward
--- refused: line 1, column 8: range_summary is of ranges, and no column has them; accepted: RANGES(column) in GROUP BY
+-- refused: line 1, column 8: range_summary is for ranges, and no column has RANGES; accepted: RANGES(column) in GROUP BY
 
 -- title: a shape of ranges in a sketch
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'sketch', range_summary = 'dyadic') ward, count(*) FROM visits GROUP BY ward
@@ -56,7 +56,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'threshold', to
 
 -- title: a total without a summary
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, total_epsilon = 0.1) ward, count(*) FROM visits GROUP BY ward
--- refused: line 1, column 72: total_epsilon is of a summary; accepted: summary = 'threshold' beside it
+-- refused: line 1, column 72: total_epsilon applies to summaries alone; accepted: summary = 'threshold' beside it
 
 -- title: an unknown summary
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'bloom') ward, count(*) FROM visits GROUP BY ward
@@ -72,11 +72,11 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = NULL) ward, cou
 
 -- title: an option of a summary without one
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary_size = 10) ward, count(*) FROM visits GROUP BY ward
--- refused: line 1, column 71: summary_size is of a summary; accepted: summary = 'auto' beside it
+-- refused: line 1, column 71: summary_size applies to summaries alone; accepted: summary = 'auto' beside it
 
 -- title: tau without a summary
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, tau = 3) ward, count(*) FROM visits GROUP BY ward
--- refused: line 1, column 62: tau is of a summary; accepted: summary = 'threshold' beside it
+-- refused: line 1, column 62: tau applies to summaries alone; accepted: summary = 'threshold' beside it
 
 -- title: theta of zero, below what the closed form holds for
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter', theta = 0) ward, count(*) FROM visits GROUP BY ward
@@ -186,11 +186,11 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'sketch') ward,
 
 -- title: a summary of an average
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter') ward, avg(least(greatest(age, 0), 100)) FROM visits GROUP BY ward
--- refused: line 1, column 8: avg(least(greatest("age", 0), 100)) is not of a summary; accepted: count(*), count(*) FILTER (WHERE ..), sum(column) of a column with a CLAMP
+-- refused: line 1, column 8: a summary does not answer avg(least(greatest("age", 0), 100)); accepted: count(*), count(*) FILTER (WHERE ..), sum(column) of a column with a CLAMP
 
 -- title: a summary of distinct values
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter') ward, count(DISTINCT sex) FROM visits GROUP BY ward
--- refused: line 1, column 8: count(DISTINCT "sex") is not of a summary; accepted: count(*), count(*) FILTER (WHERE ..), sum(column) of a column with a CLAMP
+-- refused: line 1, column 8: a summary does not answer count(DISTINCT "sex"); accepted: count(*), count(*) FILTER (WHERE ..), sum(column) of a column with a CLAMP
 
 -- title: a summary of two counts
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter') ward, count(*), count(*) FILTER (WHERE urgent) FROM visits GROUP BY ward
@@ -206,7 +206,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter') ward,
 
 -- title: a summary of prefixes
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter') age, count(*) FROM visits GROUP BY PREFIXES(age)
--- refused: line 1, column 8: PREFIXES is not of a summary; accepted: RANGES(age)
+-- refused: line 1, column 8: a summary has no PREFIXES; accepted: RANGES(age)
 
 -- title: a summary of ranges of an unknown shape
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter', range_summary = 'daubechies') age, count(*) FROM visits GROUP BY RANGES(age)
@@ -236,11 +236,11 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-7, group_selec
 
 -- title: a summary with a strategy of matrices
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter', strategy = 'Q') ward, count(*) FROM visits GROUP BY ward
--- refused: line 1, column 87: strategy is not of a summary; accepted: summary, summary_size, theta, tau, total_epsilon, range_summary, sketch_rows, consistency = 'none'
+-- refused: line 1, column 87: strategy does not apply to a summary; accepted: summary, summary_size, theta, tau, total_epsilon, range_summary, sketch_rows, consistency = 'none'
 
 -- title: a summary made whole numbers
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter', integer = TRUE) ward, count(*) FROM visits GROUP BY ward
--- refused: line 1, column 86: integer is not of a summary; accepted: summary, summary_size, theta, tau, total_epsilon, range_summary, sketch_rows, consistency = 'none'
+-- refused: line 1, column 86: integer does not apply to a summary; accepted: summary, summary_size, theta, tau, total_epsilon, range_summary, sketch_rows, consistency = 'none'
 
 -- title: a summary of another consistency
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter', consistency = 'l1') ward, count(*) FROM visits GROUP BY ward
@@ -248,7 +248,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'filter', consi
 
 -- title: a summary at a target error
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (target_stderr = 3, summary = 'filter') ward, count(*) FROM visits GROUP BY ward
--- refused: line 1, column 59: target_stderr is not of a summary; accepted: summary, summary_size, theta, tau, total_epsilon, range_summary, sketch_rows, consistency = 'none'
+-- refused: line 1, column 59: target_stderr does not apply to a summary; accepted: summary, summary_size, theta, tau, total_epsilon, range_summary, sketch_rows, consistency = 'none'
 
 -- title: some rows of a sketch
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, summary = 'sketch') ward, count(*) FROM visits GROUP BY ward LIMIT 5

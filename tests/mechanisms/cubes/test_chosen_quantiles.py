@@ -110,7 +110,7 @@ def test_a_choice_is_for_a_single_quantile(visits: Clinic) -> None:
         assert (bounds.count("choices of a value"), bounds.count("a tree of counts")) == (choices, trees), items
     tree = ASKED.format("epsilon = 1, quantiles = 'tree'", "median(x)")
     assert "a choice errs less" in visits.value(f"SELECT note FROM dp_explain($${tree}$$)")
-    assert "none is asked; accepted: median(column)" in visits.refused(ASKED.format(price, "count(*)"))
+    assert "the statement has none; accepted: median(column)" in visits.refused(ASKED.format(price, "count(*)"))
     assert "accepted: 'auto', 'tree', 'choice'" in visits.refused(
         ASKED.format("epsilon = 1, quantiles = 'both'", "median(x)")
     )

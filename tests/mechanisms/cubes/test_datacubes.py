@@ -128,7 +128,7 @@ def test_weights_change_the_plan(bits: Clinic) -> None:
         ("epsilon = 1, weights = (1, 2, 'x', 1)", "a weight is not a positive number"),
         ("epsilon = 1, planning_seconds = 61", "planning_seconds is out of range"),
         ("epsilon = 1, target_stderr = 5", "epsilon and target_stderr are two prices; accepted: one of them"),
-        ("target_stderr = 5, delta = 1e-6", "target_stderr has no delta beside it"),
+        ("target_stderr = 5, delta = 1e-6", "target_stderr takes no delta"),
         ("target_stderr = 1e-6", "would cost epsilon ="),
         ("target_stderr = 1e-9", "would cost epsilon ="),  # its noise is smaller than doubles are
         ("target_stderr = 0", "target_stderr is out of range"),

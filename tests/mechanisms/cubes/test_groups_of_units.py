@@ -155,7 +155,7 @@ REFUSED = {
 }
 BESIDE = {
     "max_norm_contributed = 4": "do not go with max_groups_contributed", "reuse = TRUE": "do not go with",
-    "summary = 'filter'": "max_groups_contributed is not of a summary",
+    "summary = 'filter'": "max_groups_contributed does not apply to a summary",
     "strategy_table = 'x'": "without PREFIXES, RANGES and strategy tables",
 }  # fmt: skip
 

@@ -347,7 +347,7 @@ REFUSED = {
     "(rho = 1, centers = 4)": "or 'private' beside them",
     "(rho = 1, max_norm_contributed = 4, centers = (1, 2))": "one number, or one for each column",
     "(rho = 1, max_norm_contributed = 4, centers = 'x')": "between its bounds",
-    "(rho = 1, max_norm_contributed = 4, summary = 'filter')": "max_norm_contributed is not of a summary",
+    "(rho = 1, max_norm_contributed = 4, summary = 'filter')": "max_norm_contributed does not apply to a summary",
 }
 
 

@@ -190,7 +190,7 @@ def test_explain_and_errors_say_what_a_unit_adds(professors: duckdb.DuckDBPyConn
         ("median(quantity) FROM professors", "", "counts, sums and averages alone; accepted: count"),
         ("stddev(quantity) FROM professors", "", "counts, sums and averages alone"),
         ("count(DISTINCT color) FROM professors", "", "is not answered for selected keys; accepted: count.DISTINCT un"),
-        ("sum(share) FROM professors", "", "nothing public bounds these values"),
+        ("sum(share) FROM professors", "", "these values need public bounds"),
         (
             "sum(quantity, contribution_bounds_per_group => (0, 9)) FROM professors",
             ", other = TRUE",

@@ -122,8 +122,8 @@ def test_what_is_no_view_of_cells_is_refused(clinic: Clinic) -> None:
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (rho = 1, form = 'cells') sex, count(*) FROM visits GROUP BY sex": (
             "form is for private views"
         ),
-        VIEW.format("", "sex, count(*) AS n", "sex, ward"): "told by all of its columns",
-        VIEW.format("", "sex, count(*) + 1 AS n", "sex"): "told by all of its columns",
+        VIEW.format("", "sex, count(*) AS n", "sex, ward"): "needs all grouping columns",
+        VIEW.format("", "sex, count(*) + 1 AS n", "sex"): "needs all grouping columns",
         VIEW.format("", "sex, avg(charge) AS n", "sex"): "does not add up",
         VIEW.format("", "sex, count(*) AS n", "sex HAVING n > 5"): "would leave cells out",
         VIEW.format(", nonnegative = TRUE", "sex, count(*) AS n", "sex"): "least squares",

@@ -131,8 +131,8 @@ def test_buckets_hold_every_number_of_an_open_column() -> None:
 REFUSED = {
     "(rho = 1) g, avg(pay)": "or max_norm_contributed = 'private'",
     "(rho = 1, max_norm_contributed = 5) g, sum(pay)": "or max_norm_contributed = 'private'",
-    "(rho = 1, max_norm_contributed = 'private') g, median(pay)": "nothing public bounds these values",
-    "(rho = 1, max_norm_contributed = 'private') g, sum(pay * rate)": "nothing public bounds these values",
+    "(rho = 1, max_norm_contributed = 'private') g, median(pay)": "these values need public bounds",
+    "(rho = 1, max_norm_contributed = 'private') g, sum(pay * rate)": "these values need public bounds",
 }
 
 

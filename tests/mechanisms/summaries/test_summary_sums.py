@@ -135,7 +135,7 @@ def test_ranges_of_sums(sales: Clinic) -> None:
     [
         ("sum(price)", "summary = 'sketch'", "a sketch counts rows"),
         ("sum(change)", "summary = 'filter_one_sided'", "a filter on one side drops negative sums"),
-        ("avg(price)", "summary = 'filter'", "is not of a summary"),
+        ("avg(price)", "summary = 'filter'", "a summary does not answer"),
         ("sum(price), count(*)", "summary = 'filter'", "2 aggregates in a summary"),
     ],
 )

@@ -149,7 +149,7 @@ def test_a_name_that_another_took_meanwhile(made: Clinic, monkeypatch: pytest.Mo
         return done
 
     monkeypatch.setattr(Releaser, "release", release)
-    with pytest.raises(PermissionRefusal, match="another's"):
+    with pytest.raises(PermissionRefusal, match="belongs to somebody else"):
         database.run(create("synth", "epsilon = 1, mechanism = 'mwem'", head="CREATE OR REPLACE"), BOB)
     assert made.rows("SELECT epsilon, kind FROM dp_releases() WHERE name = 'synth'") == [(2.0, "view")]
 
