@@ -107,7 +107,7 @@ def codebook(
             described = describe_views(connection, facts)
         if target is not None and suffix in PAGES:
             replace_page(target, codebook_page(facts, described, title or database.stem), 0o644)
-            click.echo(_written(target))
+            click.echo(_report_file(target))
             return
         _give(csv_text(described) if suffix == ".csv" else markdown_text(facts, described), target)
 
@@ -158,8 +158,8 @@ def _give(text: str, target: Path | None) -> None:
         click.echo(text, nl=False)
         return
     write_new(target, text)
-    click.echo(_written(target))
+    click.echo(_report_file(target))
 
 
-def _written(target: Path) -> str:
+def _report_file(target: Path) -> str:
     return f"{target} is written; fill in each TODO" if "TODO" in target.read_text("utf-8") else f"{target} is written"

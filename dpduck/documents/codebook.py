@@ -15,7 +15,7 @@ from io import StringIO
 import duckdb
 
 from dpduck.documents.facts import DocumentedView, DocumentFacts
-from dpduck.documents.sentences import left_out, odds_of, protected_text
+from dpduck.documents.sentences import left_out, odds_of, unit_text
 from dpduck.publish.page_file import frame_page
 from dpduck.publish.pictures import Shape, shape_of
 from dpduck.publish.table_html import table_html
@@ -156,7 +156,7 @@ def _advice(view: DocumentedView, shape: Shape) -> list[str]:
 
 def markdown_text(facts: DocumentFacts, views: Sequence[CodebookView]) -> str:
     """Returns the codebook as Markdown."""
-    lines = ["# Codebook", "", f"Protected: {protected_text(facts)}. {odds_of(facts)}", ""]
+    lines = ["# Codebook", "", f"Protected: {unit_text(facts)}. {odds_of(facts)}", ""]
     lines += ["What is left out:", "", *(f"* {sentence}" for sentence in left_out(facts)), ""]
     for described in views:
         released = described.view.released_at.date().isoformat()
@@ -165,11 +165,11 @@ def markdown_text(facts: DocumentFacts, views: Sequence[CodebookView]) -> str:
         lines += [f"Table `{described.view.view.name}`, {described.view.rows:,} rows, released {released}.", ""]
         lines += [_cell(described.promise), "", f"| {' | '.join(HEADS)} |", f"|{' --- |' * len(HEADS)}"]
         lines += [f"| {' | '.join(map(_cell, column.fields))} |" for column in described.columns]
-        lines += ["", *(f"* {_cell(sentence)}" for sentence in described.advice), "", *_fenced(described), ""]
+        lines += ["", *(f"* {_cell(sentence)}" for sentence in described.advice), "", *_statement_block(described), ""]
     return "\n".join(lines)
 
 
-def _fenced(described: CodebookView) -> list[str]:
+def _statement_block(described: CodebookView) -> list[str]:
     """Returns the statement of a view as a block of code. Its fence is longer than any in the statement."""
     fence = "`" * 3
     while fence in described.view.statement:
@@ -197,7 +197,7 @@ def codebook_page(facts: DocumentFacts, views: Sequence[CodebookView], title: st
     """Returns the codebook as a page of HTML."""
     left = "".join(f"<li>{escape(sentence)}</li>" for sentence in left_out(facts))
     body = (
-        f'<h1>{escape(title)}</h1><p class="lead">Protected: {escape(protected_text(facts))}. '
+        f'<h1>{escape(title)}</h1><p class="lead">Protected: {escape(unit_text(facts))}. '
         f"{escape(odds_of(facts))}</p><section><h2>What is left out</h2><ul>{left}</ul></section>"
         f"{''.join(map(_section, views))}"
     )

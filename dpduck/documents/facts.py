@@ -94,7 +94,7 @@ def read_facts(connection: duckdb.DuckDBPyConnection, entries: int, wanted: Sequ
     """
     published = read_views(connection, with_ledger=False, wanted=wanted)
     chain, released = read_certificates(connection, STORE, entries)
-    views = tuple(_documented(connection, published, released))
+    views = tuple(_document_views(connection, published, released))
     rows = [LedgerRow(*row) for row in connection.execute(_ROWS, [entries]).fetchall()]
     state = LedgerState()
     for row in rows:
@@ -117,7 +117,7 @@ def read_facts(connection: duckdb.DuckDBPyConnection, entries: int, wanted: Sequ
     )
 
 
-def _documented(
+def _document_views(
     connection: duckdb.DuckDBPyConnection, published: Sequence[PublishedView], released: Sequence[Entry]
 ) -> Iterator[DocumentedView]:
     """Yields each view with its release, in the order of the ledger."""

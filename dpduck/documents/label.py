@@ -12,17 +12,17 @@ from html import escape
 
 from dpduck.documents.facts import DocumentFacts
 from dpduck.documents.sentences import (
-    TODO,
+    TO_FILL_IN,
     budget_sentences,
+    epsilon_text,
     guesses,
-    implied_text,
     left_out,
     loss_text,
     makers_of,
     mechanisms_of,
     period_word,
-    protected_text,
     unit_name,
+    unit_text,
     update_sentences,
     variant_name,
     whole_of,
@@ -41,12 +41,12 @@ _PRINTED = """@page { size: A4; margin: 12mm; }
 def label_page(facts: DocumentFacts, title: str, contact: str = "") -> str:
     """Returns the label as a page of HTML. contact: where readers may ask."""
     panels = (
-        _panel("What is protected", _protected(facts)),
+        _panel("What is protected", _unit_sentences(facts)),
         _panel("From whom", _from_whom(facts)),
         _panel("How strongly", _strength(facts)),
         _panel("What is left out", left_out(facts) or ["No row is left out."]),
         _panel("How often it may be updated", update_sentences(facts)),
-        _panel("Who to ask", [contact or f"{TODO}a name and an address."]),
+        _panel("Who to ask", [contact or f"{TO_FILL_IN}a name and an address."]),
     )
     body = (
         f'<h1>{escape(title)}</h1><p class="lead">Privacy label: how the people in these data are protected.</p>'
@@ -60,9 +60,9 @@ def _panel(head: str, sentences: Sequence[str]) -> str:
     return f"<section><h2>{escape(head)}</h2>{said}</section>"
 
 
-def _protected(facts: DocumentFacts) -> list[str]:
+def _unit_sentences(facts: DocumentFacts) -> list[str]:
     unit, word = unit_name(facts), period_word(facts)
-    text = protected_text(facts)
+    text = unit_text(facts)
     said = [f"{text[:1].upper()}{text[1:]}: whether they are in the data, and what they say."]
     if unit == "one row":
         said = [f"{text[:1].upper()}{text[1:]}: whether it is in the data, and what it says.",
@@ -91,10 +91,10 @@ def _strength(facts: DocumentFacts) -> list[str]:
 
 
 def _figures(facts: DocumentFacts) -> str:
-    implied = implied_text(facts.spent, facts.budget)
+    implied = epsilon_text(facts.spent, facts.budget)
     pairs = [
         ("kind", variant_name(facts.budget)),
-        ("unit", protected_text(facts)),
+        ("unit", unit_text(facts)),
         ("spent so far", loss_text(facts.spent, facts.budget) + (f", which implies {implied}" if implied else "")),
         ("budget", " ".join(budget_sentences(facts)[:2])),
         ("model", "central: the owner's process adds the noise before anything leaves it"),

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dpduck.documents.facts import DocumentFacts
 from dpduck.documents.sentences import (
-    TODO,
+    TO_FILL_IN,
     budget_text,
+    epsilon_text,
     guesses,
-    implied_text,
     loss_text,
     makers_of,
     mechanisms_of,
     period_word,
-    protected_text,
     rows_counted,
     spent_percent,
     unit_name,
+    unit_text,
     variant_name,
 )
 from dpduck.values.odds import BLIND, times_of_100
@@ -36,14 +36,14 @@ def methods_text(facts: DocumentFacts) -> str:
     unit, word, budget = unit_name(facts), period_word(facts), facts.budget
     names = ", ".join(f"`{view.view.name}`" for view in facts.views)
     mechanisms = mechanisms_of(facts.views)
-    implied = implied_text(facts.spent, budget)
+    implied = epsilon_text(facts.spent, budget)
     tables = f"table{'' if len(facts.views) == 1 else 's'} {names}"
     said = [
         f"The numbers in the {tables} were released with {variant_name(budget)} [1] by {makers_of(facts.views)}.",
-        f"The privacy unit is {protected_text(facts)}: two databases are neighbours if they differ in one such unit, "
+        f"The privacy unit is {unit_text(facts)}: two databases are neighbours if they differ in one such unit, "
         "which is added or removed.",
         *rows_counted(facts),
-        f"Mechanisms: {'; '.join(mechanisms)}{_cited(mechanisms)}." if mechanisms else "",
+        f"Mechanisms: {'; '.join(mechanisms)}{_citation(mechanisms)}." if mechanisms else "",
         f"All {facts.charges} releases about these units{f' of any one {word}' if word else ''} together cost at most "
         f"{loss_text(facts.spent, budget)}{f', which implies {implied}' if implied else ''}."
         if facts.charges != 1
@@ -55,8 +55,8 @@ def methods_text(facts: DocumentFacts) -> str:
         "Standard errors are of the noise alone."
         if not any(view.is_synthetic for view in facts.views)
         else "Synthetic rows were drawn from a model that was fitted to noisy counts.",
-        f"{TODO}how the unit, the budget and the bounds were chosen, and whether this was done after looking at the "
-        "rows.",
+        f"{TO_FILL_IN}how the unit, the budget and the bounds were chosen, and whether this was done after a look at "
+        "the rows.",
     ]
     listed = [f"[{number}] {text}" for number, text in enumerate(_references(facts), start=1)]
     return "\n".join([" ".join(sentence for sentence in said if sentence), "", *listed, ""])
@@ -70,7 +70,7 @@ def _references(facts: DocumentFacts) -> list[str]:
     return [REFERENCES[name] for name in names]
 
 
-def _cited(mechanisms: list[str]) -> str:
+def _citation(mechanisms: list[str]) -> str:
     """Returns the numbers of the references of noise."""
     laws = sum(f"discrete {name} noise" in mechanisms for name in ("Laplace", "Gaussian"))
     return " " + ", ".join(f"[{2 + number}]" for number in range(laws)) if laws else ""

@@ -11,19 +11,19 @@ from collections.abc import Mapping
 
 from dpduck.documents.facts import DocumentedView, DocumentFacts
 from dpduck.documents.sentences import (
-    TODO,
+    TO_FILL_IN,
     budget_sentences,
     budget_text,
     columns_text,
-    implied,
-    implied_text,
+    epsilon_amounts,
+    epsilon_text,
     left_out,
     loss_text,
     makers_of,
     mechanisms_of,
     odds_of,
     period_word,
-    protected_text,
+    unit_text,
     update_sentences,
 )
 from dpduck.documents.yaml_text import OpenField, yaml_lines
@@ -83,21 +83,21 @@ def _basic(facts: DocumentFacts, title: str | None) -> Fields:
     named = " ".join((title or (captions[0].title if len(captions) == 1 else "")).split())
     kinds = ["Synthetic data" if view.is_synthetic else "Summary statistics" for view in facts.views]
     return {
-        "name": named or f"{TODO}the name of the data product",
-        "data_curators": [f"{TODO}who publishes it"],
-        "intended_use": f"{TODO}what the numbers are for",
+        "name": named or f"{TO_FILL_IN}the name of the data product",
+        "data_curators": [f"{TO_FILL_IN}who publishes it"],
+        "intended_use": f"{TO_FILL_IN}what the numbers are for",
         "data_product_type": kinds[0] if len(set(kinds)) == 1 else "Summary statistics",
-        "data_product_region": f"{TODO}the region that the data describe, or the laws that apply",
+        "data_product_region": f"{TO_FILL_IN}the region that the data describe, or the laws that apply",
         "description": "\n".join([
-            f"{TODO}what the data are about, and how they were collected.",
-            *(f"- {_described(view)}" for view in facts.views),
+            f"{TO_FILL_IN}what the data are about, and how they were collected.",
+            *(f"- {_view_line(view)}" for view in facts.views),
         ]),
         "publication_date": min(view.released_at for view in facts.views).date().isoformat(),
-        "data_product_sector": OpenField(f"{TODO}one of {SECTORS}"),
+        "data_product_sector": OpenField(f"{TO_FILL_IN}one of {SECTORS}"),
     }  # fmt: skip
 
 
-def _described(view: DocumentedView) -> str:
+def _view_line(view: DocumentedView) -> str:
     caption = caption_of(view.view.comment)
     told = ". ".join(text.rstrip(".") for text in (caption.title, caption.description) if text)
     kind = "made-up rows" if view.is_synthetic else "rows of noisy answers"
@@ -126,13 +126,13 @@ def _loss(facts: DocumentFacts) -> Fields:
     if not budget.pure:
         parameters = {"rho": float(spent.rho)}
     if not budget.pure and spent.delta:
-        epsilon, delta = implied(spent, budget)
+        epsilon, delta = epsilon_amounts(spent, budget)
         parameters = {"epsilon": float(epsilon), "delta": float(delta)}
     word = period_word(facts)
     return {
-        "privacy_unit": protected_text(facts),
+        "privacy_unit": unit_text(facts),
         "privacy_unit_details": "\n".join([
-            f"- Two sets of tables are adjacent if one is the other without {protected_text(facts)}.",
+            f"- Two sets of tables are adjacent if one is the other without {unit_text(facts)}.",
             "- The distance is the number of such units that are added or removed. Adjacent sets are at most 1 apart.",
             *(f"- {sentence}" for sentence in left_out(facts)),
         ]),
@@ -140,7 +140,7 @@ def _loss(facts: DocumentFacts) -> Fields:
         "privacy_parameters_details": "\n".join([
             f"- The parameters bound everything that was released so far{f' from any one {word}' if word else ''}:"
             f" {facts.charges} charge{'' if facts.charges == 1 else 's'}, {loss_text(spent, budget)}.",
-            *([f"- This implies {implied_text(spent, budget)}."] if implied_text(spent, budget) else []),
+            *([f"- This implies {epsilon_text(spent, budget)}."] if epsilon_text(spent, budget) else []),
             *(f"- {sentence}" for sentence in budget_sentences(facts)),
             f"- {odds_of(facts)}",
             *(f"- {view.view.name} cost {loss_text(view.price, budget)}." for view in facts.views),
@@ -156,7 +156,7 @@ def _model(facts: DocumentFacts) -> Fields:
         "model_name": "Central",
         "model_name_details": "The owner's process sees the rows, and adds the noise. Only noisy answers leave it.",
         "actors": "\n".join([
-            f"- The owner of the data, who sees the rows and is trusted: {TODO}who this is.",
+            f"- The owner of the data, who sees the rows and is trusted: {TO_FILL_IN}who this is.",
             "- Everybody who receives the numbers. They are not trusted. They may know everything about all others, "
             "and may compute as they like.",
             *(["- Principals of a server, who ask for noisy answers. They are not trusted, and may collude."]
@@ -164,10 +164,10 @@ def _model(facts: DocumentFacts) -> Fields:
         ]),
         "release_type": "Many releases" if many else "One release",
         "release_type_details": "\n".join(f"- {sentence}" for sentence in (
-            *budget_sentences(facts), *update_sentences(facts), f"{TODO}whether further releases are planned.",
+            *budget_sentences(facts), *update_sentences(facts), f"{TO_FILL_IN}whether further releases are planned.",
         )),
-        "data_source_type": "Dynamic" if moving else OpenField(f"{TODO}Static, or Dynamic if rows are added"),
-        "data_source_type_details": f"{TODO}where the rows come from, and whether they change.",
+        "data_source_type": "Dynamic" if moving else OpenField(f"{TO_FILL_IN}Static, or Dynamic if rows are added"),
+        "data_source_type_details": f"{TO_FILL_IN}where the rows come from, and whether they change.",
         "access_type": "Interactive" if facts.asked_by_others else "Non-interactive",
         "access_type_details": asked if facts.asked_by_others else "The tables are published as they are.",
     }  # fmt: skip
@@ -193,8 +193,8 @@ def _implementation(facts: DocumentFacts) -> Fields:
     return {
         "preprocessing_and_hyperparameter_tuning": "\n".join([
             *(f"- {sentence}" for sentence in left_out(facts)),
-            f"- {TODO}whether bounds, ranges and prices were chosen after a look at the rows (dp_check, dpduck trial). "
-            "No budget pays for that.",
+            f"- {TO_FILL_IN}whether bounds, ranges and prices were chosen after a look at the rows (dp_check, dpduck "
+            "trial). No budget pays for that.",
         ]),
         "mechanisms": "\n".join([
             *(f"- {mechanism}." for mechanism in mechanisms_of(facts.views)),
@@ -206,16 +206,16 @@ def _implementation(facts: DocumentFacts) -> Fields:
             "- Platform: no row decides whether a statement fails, or its shape, type, price or text. Conditions on "
             "rows are kept from the scans of the database.",
             "- Security: each charge is on disk before a row is read. The ledger is a chain of keyed hashes.",
-            f"- {TODO}who can read the database file, and how it is protected.",
+            f"- {TO_FILL_IN}who can read the database file, and how it is protected.",
         ]),
-        "justification": f"{TODO}how the unit, the budget and the bounds were chosen, and by whom.",
+        "justification": f"{TO_FILL_IN}how the unit, the budget and the bounds were chosen, and by whom.",
     }  # fmt: skip
 
 
 def _administrative(facts: DocumentFacts) -> Fields:
     return {
-        "sources": f"{TODO}links to the tables, their certificates and their documents.",
+        "sources": f"{TO_FILL_IN}links to the tables, their certificates and their documents.",
         "notes": f"The figures are from a ledger of {facts.entries} entries. The last link of its certificates is "
         f"{facts.link}.",
-        "registry_authors": [f"{TODO}your name"],
+        "registry_authors": [f"{TO_FILL_IN}your name"],
     }

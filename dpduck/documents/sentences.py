@@ -18,7 +18,7 @@ from dpduck.values.odds import guesses_at, odds_text
 from dpduck.values.periods import word_of
 from dpduck.values.privacy import Budget, Charge
 
-TODO = "TODO: "
+TO_FILL_IN = "TODO: "
 """First word of a text that the store cannot know. Its owner writes it."""
 
 USUAL_DELTA = Fraction(1, 10**6)
@@ -65,7 +65,7 @@ def period_word(facts: DocumentFacts) -> str:
     return (word_of(facts.key) or "").lower()
 
 
-def protected_text(facts: DocumentFacts) -> str:
+def unit_text(facts: DocumentFacts) -> str:
     """Returns the protected unit as a phrase, as in "all rows of one patient in one month"."""
     unit, word = unit_name(facts), period_word(facts)
     rows = unit if unit == "one row" else f"all rows of {unit}"
@@ -126,15 +126,15 @@ def loss_text(charge: Charge, budget: Budget) -> str:
     return f"rho = {figure(charge.rho)}{keys}"
 
 
-def implied_text(charge: Charge, budget: Budget) -> str:
+def epsilon_text(charge: Charge, budget: Budget) -> str:
     """Returns the epsilon that a loss in rho implies, with its delta. Returns "" for a pure loss, or for none."""
     if budget.pure or not charge.rho:
         return ""
-    epsilon, delta = implied(charge, budget)
+    epsilon, delta = epsilon_amounts(charge, budget)
     return f"epsilon = {figure(epsilon)} with delta = {figure(delta)}"
 
 
-def implied(charge: Charge, budget: Budget) -> tuple[Fraction, Fraction]:
+def epsilon_amounts(charge: Charge, budget: Budget) -> tuple[Fraction, Fraction]:
     """Returns the epsilon that a loss in rho implies, and its delta with the delta of selected groups."""
     delta = budget.delta - budget.delta_keys or USUAL_DELTA
     return epsilon_of(charge.rho, delta), delta + charge.delta

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def listed(database: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_column_of_every_view_is_listed(kind: str, stores: dict[str, Path]) -> None:
+def test_every_column_of_every_view_is_listed(kind: str, stores: Mapping[str, Path]) -> None:
     """In the order of the view, with its type. No meaning is empty."""
     lines = listed(stores[kind])
     with dpduck.connect(stores[kind]) as owner:
@@ -41,7 +42,7 @@ def test_every_column_of_every_view_is_listed(kind: str, stores: dict[str, Path]
     assert all(line["meaning"] for line in lines)
 
 
-def test_errors_and_values_are_those_of_the_rows(stores: dict[str, Path]) -> None:
+def test_errors_and_values_are_those_of_the_rows(stores: Mapping[str, Path]) -> None:
     """The smallest and the largest standard error, the unit of an answer, and the values of a key."""
     lines = {(line["view"], line["column"]): line for line in listed(stores["pure"])}
     with dpduck.connect(stores["pure"]) as owner:
@@ -72,7 +73,7 @@ def test_many_values_are_named_by_their_ends(tmp_path: Path, monkeypatch: pytest
     assert age["values"] == "0 to 99, 100 values, and NULL"
 
 
-def test_advice_fits_the_view(stores: dict[str, Path]) -> None:
+def test_advice_fits_the_view(stores: Mapping[str, Path]) -> None:
     """Levels of a cube overlap, groups do not, a stream has sums over periods, and made-up rows have no error."""
     said = {kind: written(database, "codebook") for kind, database in stores.items()}
     assert r"FROM dp\_margin('cube', \['ward'], \['sex'])" in said["pure"]
@@ -82,7 +83,7 @@ def test_advice_fits_the_view(stores: dict[str, Path]) -> None:
     assert "Each row is made up" not in said["pure"]
 
 
-def test_advice_can_be_typed(stores: dict[str, Path], tmp_path: Path) -> None:
+def test_advice_can_be_typed(stores: Mapping[str, Path], tmp_path: Path) -> None:
     """The statements of the advice run on a published file."""
     text = re.sub(r"\\(.)", r"\1", written(stores["pure"], "codebook", "--view", "cube"))
     (margin,) = re.findall(r"For the rows of one level: (FROM .*)", text)
@@ -115,7 +116,7 @@ def test_texts_cannot_break_the_tables(tmp_path: Path, monkeypatch: pytest.Monke
     assert "<b>" not in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
-def test_a_codebook_is_one_of_three_kinds(stores: dict[str, Path], tmp_path: Path) -> None:
+def test_a_codebook_is_one_of_three_kinds(stores: Mapping[str, Path], tmp_path: Path) -> None:
     """Another ending is refused. A page is replaced, and a text that may have been edited is not."""
     assert "would be a codebook; accepted: " in refused(stores["pure"], "codebook", "--to", str(tmp_path / "book.txt"))
     for _ in range(2):
@@ -128,7 +129,7 @@ def test_a_codebook_is_one_of_three_kinds(stores: dict[str, Path], tmp_path: Pat
 
 @needs_chromium
 @pytest.mark.slow
-def test_a_page_keeps_the_rules_of_accessibility(stores: dict[str, Path], tmp_path: Path) -> None:
+def test_a_page_keeps_the_rules_of_accessibility(stores: Mapping[str, Path], tmp_path: Path) -> None:
     """Tables have heads, and boxes that scroll have names."""
     target = tmp_path / "book.html"
     written(stores["pure"], "codebook", "--to", str(target), "--title", "Visits")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
+from functools import cache
 from math import ceil
 from pathlib import Path
 
@@ -38,11 +39,9 @@ def documents_of(database: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def documents(state: Path) -> dict[str, dict[str, str]]:
-    """Every document of each kind of store."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DPDUCK_STATE_DIR", str(state / "state"))
-        return {kind: documents_of(state / kind / "clinic.duckdb") for kind in KINDS}
+def documents(stores: Mapping[str, Path]) -> Callable[[str], dict[str, str]]:
+    """A function that returns every document of one kind of store, and writes them once."""
+    return cache(lambda kind: documents_of(stores[kind]))
 
 
 def amounts_in(database: Path) -> Iterator[tuple[str, float]]:
@@ -50,9 +49,12 @@ def amounts_in(database: Path) -> Iterator[tuple[str, float]]:
     with dpduck.connect(database) as owner:
         budgets = owner.execute("SELECT measure, budget, spent, declared FROM dp_budget()").fetchall()
         charges = owner.execute("SELECT epsilon, rho, delta FROM dp_ledger()").fetchall()
-        statements = owner.execute("SELECT statement FROM dp_releases() WHERE kind = 'view'").fetchall()
-    for (statement,) in statements:
-        yield from ((name, float(amount)) for name, amount in AMOUNT.findall(statement))
+        texts = owner.execute(
+            "SELECT statement FROM dp_releases() WHERE kind = 'view' UNION ALL SELECT comment FROM duckdb_tables() "
+            "WHERE comment IS NOT NULL"
+        ).fetchall()
+    for (text,) in texts:
+        yield from ((name, float(amount)) for name, amount in AMOUNT.findall(text))
     for measure, budget, spent, declared in budgets:
         yield from ((measure, budget), (measure, spent))
         yield from ((name, float(amount)) for name, amount in AMOUNT.findall(declared))
@@ -67,10 +69,12 @@ def amounts_in(database: Path) -> Iterator[tuple[str, float]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_amount_is_the_stores(kind: str, documents: dict[str, dict[str, str]], stores: dict[str, Path]) -> None:
+def test_every_amount_is_the_stores(
+    kind: str, documents: Callable[[str], dict[str, str]], stores: Mapping[str, Path]
+) -> None:
     """Each stated epsilon, rho and delta is an amount of the store, or above it by rounding alone."""
     known = list(amounts_in(stores[kind]))
-    for name, text in documents[kind].items():
+    for name, text in documents(kind).items():
         stated = AMOUNT.findall(text)
         assert stated or name.endswith(".csv"), name
         for measure, amount in stated:
@@ -80,7 +84,7 @@ def test_every_amount_is_the_stores(kind: str, documents: dict[str, dict[str, st
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_guess_is_that_of_another_program(
-    kind: str, documents: dict[str, dict[str, str]], stores: dict[str, Path]
+    kind: str, documents: Callable[[str], dict[str, str]], stores: Mapping[str, Path]
 ) -> None:
     """Right guesses of 100 are those of benchmarks/odds.py, for the sum of charges and for the whole budget."""
     with dpduck.connect(stores[kind]) as owner:
@@ -96,23 +100,23 @@ def test_every_guess_is_that_of_another_program(
                 test = bound_epsilon(amounts[place]) if measure == "epsilon" else bound_rho(amounts[place])
                 right.append(ceil(100 * (best_guess(test) + delta[place] / 2) - 0.02))
                 assert right[-1] > 50, which
-    for name, text in documents[kind].items():
+    for name, text in documents(kind).items():
         said = [int(number) for number in re.findall(r"at most (\d+) of 100 times", text)]
         assert set(said) <= set(right) and (right[0] in said or name.endswith(".csv")), (name, said, right)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_value_of_a_private_row_is_shown(kind: str, documents: dict[str, dict[str, str]]) -> None:
+def test_no_value_of_a_private_row_is_shown(kind: str, documents: Callable[[str], dict[str, str]]) -> None:
     """Texts that only private rows have are in no document, and neither is a path of this machine."""
-    for name, text in documents[kind].items():
+    for name, text in documents(kind).items():
         assert CANARY not in text and "/tmp/" not in text and "/dev/shm" not in text, name
 
 
-def test_no_private_row_is_opened(state: Path, stores: dict[str, Path], tmp_path: Path) -> None:
+def test_no_private_row_is_opened(stores: Mapping[str, Path], tmp_path: Path) -> None:
     """The documents are the same without the database: its file may be empty."""
-    before = documents_of(stores["pure"])
+    before, folder = documents_of(stores["pure"]), stores["pure"].parent
     for name in ("clinic_private.duckdb", "clinic_private_secrets"):
-        shutil.move(state / "pure" / name, tmp_path / name)
+        shutil.move(folder / name, tmp_path / name)
     empty = tmp_path / "clinic.duckdb"
     try:
         empty.write_bytes(b"")
@@ -120,10 +124,10 @@ def test_no_private_row_is_opened(state: Path, stores: dict[str, Path], tmp_path
         assert empty.read_bytes() == b""
     finally:
         for name in ("clinic_private.duckdb", "clinic_private_secrets"):
-            shutil.move(tmp_path / name, state / "pure" / name)
+            shutil.move(tmp_path / name, folder / name)
 
 
-def test_no_document_spends(stores: dict[str, Path]) -> None:
+def test_no_document_spends(stores: Mapping[str, Path]) -> None:
     """The ledger has as many entries afterwards."""
     entries = verify_store(stores["pure"])
     documents_of(stores["pure"])
@@ -187,7 +191,7 @@ def test_a_store_of_0_2_has_documents(tmp_path: Path, monkeypatch: pytest.Monkey
     assert f"rho = {spent:.4g}"[:9] in said["label"]
 
 
-def test_a_served_store_has_no_document(stores: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_served_store_has_no_document(stores: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """The refusal says when to ask again. No file is written."""
 
     def served(files: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ HEADS = (
 )
 
 
-def test_a_label_answers_six_questions(stores: dict[str, Path]) -> None:
+def test_a_label_answers_six_questions(stores: Mapping[str, Path]) -> None:
     """Who is protected, from whom, how strongly, what is left out, how often it is updated, who to ask."""
     page = label_of(stores["pure"], "--title", "Visits of 2024")
     assert tuple(re.findall(r"<h2>(.*?)</h2>", page)) == HEADS
@@ -37,7 +38,7 @@ def test_a_label_answers_six_questions(stores: dict[str, Path]) -> None:
         assert told in page, told
 
 
-def test_a_label_of_a_unit_by_periods(stores: dict[str, Path]) -> None:
+def test_a_label_of_a_unit_by_periods(stores: Mapping[str, Path]) -> None:
     """It says what a whole person may lose over all months, and that each month has a budget."""
     page = label_of(stores["month"])
     assert "whether one patient is in the data of one month" in page
@@ -47,25 +48,25 @@ def test_a_label_of_a_unit_by_periods(stores: dict[str, Path]) -> None:
     assert "Each month has a budget of its own" in page and "k times less" in page
 
 
-def test_a_label_of_rows_warns(stores: dict[str, Path]) -> None:
+def test_a_label_of_rows_warns(stores: Mapping[str, Path]) -> None:
     """Somebody with several rows is protected less."""
     assert "Somebody with k rows is protected k times less." in label_of(stores["rows"])
 
 
-def test_texts_of_the_owner_are_escaped(stores: dict[str, Path]) -> None:
+def test_texts_of_the_owner_are_escaped(stores: Mapping[str, Path]) -> None:
     """A title or a contact is text, whatever it looks like."""
     page = label_of(stores["pure"], "--title", "A <b>clinic</b>", "--contact", "<script>x</script>")
     assert "<script" not in page and "A &lt;b&gt;clinic" in page and "&lt;script&gt;x" in page
     assert "TODO" not in page
 
 
-def test_a_label_fetches_and_runs_nothing(stores: dict[str, Path]) -> None:
+def test_a_label_fetches_and_runs_nothing(stores: Mapping[str, Path]) -> None:
     """No address, no script. The browser is told so, too."""
     page = label_of(stores["keys"])
     assert "default-src 'none'" in page and not re.search(r"<script|https?:|//|<img|<link", page)
 
 
-def test_a_label_replaces_only_a_label(stores: dict[str, Path], tmp_path: Path) -> None:
+def test_a_label_replaces_only_a_label(stores: Mapping[str, Path], tmp_path: Path) -> None:
     """A page of somebody else stays."""
     other = tmp_path / "page.html"
     other.write_text("mine")
@@ -77,7 +78,7 @@ def test_a_label_replaces_only_a_label(stores: dict[str, Path], tmp_path: Path) 
 
 @needs_chromium
 @pytest.mark.slow
-def test_a_label_is_one_sheet_for_everybody(stores: dict[str, Path]) -> None:
+def test_a_label_is_one_sheet_for_everybody(stores: Mapping[str, Path]) -> None:
     """One sheet of A4 for each kind of store. It keeps the rules of accessibility on a phone and on a desktop."""
     with chromium() as browser:
         for kind in KINDS:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.documented import KINDS, refused, written
 
 
-def test_a_paragraph_says_how_the_numbers_were_made(stores: dict[str, Path]) -> None:
+def test_a_paragraph_says_how_the_numbers_were_made(stores: Mapping[str, Path]) -> None:
     """Kind, unit, bound of rows, noise, price, budget and odds, with what only the owner can say."""
     said, _, references = written(stores["pure"], "methods").partition("\n\n")
     for told in (
@@ -25,7 +26,7 @@ def test_a_paragraph_says_how_the_numbers_were_made(stores: dict[str, Path]) -> 
     assert "\n" not in said and references.startswith("[1] C. Dwork")
 
 
-def test_every_reference_is_cited_once_listed(stores: dict[str, Path]) -> None:
+def test_every_reference_is_cited_once_listed(stores: Mapping[str, Path]) -> None:
     """The numbers in the text are those of the list, in order, for every kind of store."""
     for kind in KINDS:
         said, _, references = written(stores[kind], "methods").partition("\n\n")
@@ -33,7 +34,7 @@ def test_every_reference_is_cited_once_listed(stores: dict[str, Path]) -> None:
         assert cited == re.findall(r"^\[(\d)\] ", references, re.MULTILINE), kind
 
 
-def test_kinds_of_privacy_and_noise_have_their_references(stores: dict[str, Path]) -> None:
+def test_kinds_of_privacy_and_noise_have_their_references(stores: Mapping[str, Path]) -> None:
     """zCDP and discrete Gaussian noise, beside discrete Laplace noise."""
     approximate, made_up = (written(stores[kind], "methods") for kind in ("approximate", "synthetic"))
     assert "zero-concentrated differential privacy (zCDP) [1]" in approximate and "Concentrated" in approximate
@@ -42,7 +43,7 @@ def test_kinds_of_privacy_and_noise_have_their_references(stores: dict[str, Path
     assert "The release cost epsilon = 1." in made_up
 
 
-def test_a_paragraph_is_markdown(stores: dict[str, Path], tmp_path: Path) -> None:
+def test_a_paragraph_is_markdown(stores: Mapping[str, Path], tmp_path: Path) -> None:
     """Another ending is refused."""
     assert "would be a text in Markdown" in refused(stores["pure"], "methods", "--to", str(tmp_path / "methods.txt"))
     assert "fill in each TODO" in written(stores["pure"], "methods", "--to", str(tmp_path / "methods.md"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -56,7 +56,7 @@ def slug(record: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("tier", [1, 2, 3])
-def test_the_schema_accepts_every_record(kind: str, tier: int, stores: dict[str, Path]) -> None:
+def test_the_schema_accepts_every_record(kind: str, tier: int, stores: Mapping[str, Path]) -> None:
     """Every kind of store, in every tier. The slug is the one that the registry makes."""
     record = accepted(written(stores[kind], "record", "--tier", str(tier)))
     assert (record["tier"], record["status"], record["url_slug"]) == (tier, "Draft", slug(record))
@@ -76,7 +76,7 @@ def tiers_of(schema: dict[str, Any]) -> Iterator[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("tier", [1, 2, 3])
-def test_a_tier_has_its_fields(tier: int, stores: dict[str, Path]) -> None:
+def test_a_tier_has_its_fields(tier: int, stores: Mapping[str, Path]) -> None:
     """All fields of a tier and of those below are in the record, and none of a higher tier. One is a comment."""
     text = written(stores["stream"], "record", "--tier", str(tier))
     for name, least in tiers_of(SCHEMA):
@@ -84,7 +84,7 @@ def test_a_tier_has_its_fields(tier: int, stores: dict[str, Path]) -> None:
     assert "    # data_product_sector: TODO: one of Technology, " in text
 
 
-def test_parameters_are_those_of_the_ledger(stores: dict[str, Path]) -> None:
+def test_parameters_are_those_of_the_ledger(stores: Mapping[str, Path]) -> None:
     """The variant, and the sum of all charges: an epsilon, a rho, or what a rho with a delta implies."""
     said = {}
     for kind, database in stores.items():
@@ -101,7 +101,7 @@ def test_parameters_are_those_of_the_ledger(stores: dict[str, Path]) -> None:
     assert name == "Approximate DP" and parameters["delta"] == pytest.approx(7e-6) and 6 < parameters["epsilon"] < 7
 
 
-def test_units_and_kinds_of_release(stores: dict[str, Path]) -> None:
+def test_units_and_kinds_of_release(stores: Mapping[str, Path]) -> None:
     """The unit, whether rows are added over time, and whether there are several releases."""
     said = {kind: accepted(written(database, "record"))["deployment"] for kind, database in stores.items()}
     units = {kind: one["privacy_loss"]["privacy_unit"] for kind, one in said.items()}
@@ -119,9 +119,9 @@ def test_units_and_kinds_of_release(stores: dict[str, Path]) -> None:
 
 
 @pytest.fixture(scope="module")
-def facts(state: Path) -> DocumentFacts:
+def facts(stores: Mapping[str, Path]) -> DocumentFacts:
     """The facts of the store with a pure budget."""
-    with open_store(state / "pure" / "clinic_private.duckdb") as store:
+    with open_store(stores["pure"].with_name("clinic_private.duckdb")) as store:
         return read_facts(store, 3)
 
 
@@ -157,7 +157,7 @@ def test_a_wrong_record_is_refused_by_the_schema(facts: DocumentFacts) -> None:
         assert right in text and list(VALIDATOR.iter_errors(yaml.safe_load(text.replace(right, wrong))))
 
 
-def test_a_file_has_a_name_that_the_registry_takes(stores: dict[str, Path], tmp_path: Path) -> None:
+def test_a_file_has_a_name_that_the_registry_takes(stores: Mapping[str, Path], tmp_path: Path) -> None:
     """The registry's check of names is made before the store is read. An edited record is never written over."""
     said = refused(stores["pure"], "record", "--to", str(tmp_path / "My record.yaml"))
     assert "lowercase letters, digits and _" in said
