@@ -92,9 +92,12 @@ DRAFTS = {
     *("dpduck/owner/policy_text.py", "dpduck/commands/policy.py", "docs/start.md"),
     *("dpduck/owner/private_draft.py", "dpduck/owner/suggestions.py", "tests/owner/test_private_draft.py"),
     "benchmarks/private_drafts.py",
+    *(f"dpduck/{part}.py" for part in ("commands/documents", "documents/record", "documents/sentences")),
+    *(f"tests/documents/test_{part}.py" for part in ("label", "methods", "record")),
+    *("docs/how_to/documents.md", "tests/test_how_to.py"),
     *("tests/owner/test_draft.py", "tests/commands/test_policy.py", "docs/reference.md", "tests/test_guides.py"),
 }
-"""What is about drafts of policies, which say with that word what is left to an owner."""
+"""What is about drafts of policies and about documents, which say with that word what is left to an owner."""
 
 
 def test_nothing_cites_a_document_that_is_not_here() -> None:

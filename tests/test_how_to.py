@@ -227,6 +227,15 @@ def check_trial(page: Typed) -> None:
     assert 2.5 < errors[0.1] / errors[0.5] < 10  # 1,350 errors each: fails in fewer than 1e-9 of all cases
 
 
+def check_documents(page: Typed) -> None:
+    """The four documents are there. The record has a TODO for what the store cannot know, and the label has none."""
+    label, record = ((page.folder / name).read_text() for name in ("label.html", "clinic_visits_2026.yaml"))
+    assert "at most 74 of 100 times" in label and "data@clinic.example" in label and "TODO" not in label
+    assert "epsilon: 1.0" in record and "intended_use: 'TODO: " in record
+    assert len((page.folder / "codebook.csv").read_text().splitlines()) == 6 and "visits" in record
+    assert any("[1] C. Dwork" in said for said in page.said)
+
+
 CHECKS: dict[str, Callable[[Typed], None]] = {
     name.removeprefix("check_"): check for name, check in globals().items() if name.startswith("check_")
 }

@@ -21,6 +21,7 @@ HELPS = {
         "Tell how far synthetic TABLE is from the data, exactly: for its owner's eyes only, never to be published."
     ),
     "demo": "Make a clinic of 1,000,000 visits, declare its policy, release counts, show them beside the exact ones.",
+    "document": "Write a document about what was released: a registry record, a privacy label, a codebook, or methods.",
     "explain": "Say how far the answers of a statement will be off, what helps, and what it costs; spends nothing.",
     "ledger": "List every charge: when, who, what, how much. Of a statement in a box, its beginning on one line.",
     "policies": "List every policy in force.",
@@ -80,6 +81,10 @@ def command(ctx: click.Context, name: str) -> click.Command | None:
             from dpduck.commands.serving import serve  # noqa: PLC0415
 
             return serve
+        case "document":
+            from dpduck.commands.documents import document  # noqa: PLC0415
+
+            return document
         case "policy":
             from dpduck.commands.policy import policy  # noqa: PLC0415
 

@@ -66,11 +66,11 @@ def replace_page(target: Path, page: str, mode: int) -> None:
     Path(file.name).replace(target)
 
 
-def frame_page(title: str, maker: str, body: str) -> str:
-    """Returns an HTML page that fetches nothing and runs no script. maker: see `generator`."""
+def frame_page(title: str, maker: str, body: str, style: str = "") -> str:
+    """Returns an HTML page that fetches nothing and runs no script. maker: see `generator`. style: further CSS."""
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">{generator(maker)}'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{escape(title)}</title>'
-        f"<style>{_STYLE}</style></head><body><main>{body}</main></body></html>\n"
+        f"<style>{_STYLE}{style}</style></head><body><main>{body}</main></body></html>\n"
     )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, exp, sqrt
+from math import ceil
 from typing import Any
+
+from dpduck.values.odds import BLIND, best_guess, best_guess_rho, guesses_of_100, times_of_100
 
 ABOUT = (
     "Noise was added to every number here, on purpose. It hides whether any one of those who are protected is in the "
@@ -20,39 +22,25 @@ HOW_TO_READ = (
     "In a table, “all” is a total, and “NULL” is the group without a value. Parts need not add up to their "
     "total exactly.",
 )
-BLIND = 50
-"""Right guesses of 100 whether somebody is in the data, if the guess uses no numbers."""
-
 _UNIT = re.compile(r"(?:all rows of one (?P<column>\([^)]*\)|[^:]*?)|one row)(?: of one \w+ of [^:]*)?:")
 
 
 def right_guesses(epsilon: float, delta: float = 0.0) -> int:
     """Returns the most right guesses of 100 about whether somebody is in the data, if both answers are equally likely.
 
-    The best test between two neighbours is right with a chance of at most (e^epsilon + delta) / (e^epsilon + 1)
-    [Kairouz, Oh, Viswanath: The composition theorem for differential privacy, 2015, theorem 2.1].
-
     >>> [right_guesses(epsilon) for epsilon in (0.0, 0.1, 1.0, 3.0)], right_guesses(1.0, 1e-6)
     ([50, 53, 74, 96], 74)
     """
-    odds = exp(min(epsilon, 700.0))
-    return _of_100(min(1.0, odds / (odds + 1) + delta / (odds + 1)))
+    return guesses_of_100(best_guess(epsilon, delta))
 
 
 def right_guesses_rho(rho: float, delta: float = 0.0) -> int:
-    """Returns the most right guesses of 100 for rho-zCDP, from the total variation distance.
-
-    The Kullback-Leibler divergence is at most rho. By Pinsker the distance is at most sqrt(rho / 2), by Bretagnolle and
-    Huber at most sqrt(1 - e^-rho). A delta adds to the distance.
+    """Returns the most right guesses of 100 for rho-zCDP. delta: of selected keys.
 
     >>> right_guesses_rho(0.0), right_guesses_rho(0.005), right_guesses_rho(10.0)
     (50, 53, 100)
     """
-    return _of_100(min(1.0, (1 + min(sqrt(rho / 2), sqrt(1 - exp(-rho))) + delta) / 2))
-
-
-def _of_100(chance: float) -> int:
-    return min(100, ceil(100 * chance - 1e-9))
+    return guesses_of_100(best_guess_rho(rho, delta))
 
 
 def unit_of(guarantee: str) -> str:
@@ -118,9 +106,11 @@ def spent_sentences(cost: Cost) -> list[str]:
     sentences = [
         f"{percent(cost.part)} of the budget is spent.",
         f"Suppose somebody guesses whether {cost.unit} is in the data. A blind guess is right {BLIND} of 100 times.",
-        f"With all numbers that were paid for, a guess is right {at_most(now)}.",
+        f"With all numbers that were paid for, a guess is right {times_of_100(now)}.",
     ]
-    return sentences if most == now else [*sentences, f"Once the whole budget is spent, it is right {at_most(most)}."]
+    return (
+        sentences if most == now else [*sentences, f"Once the whole budget is spent, it is right {times_of_100(most)}."]
+    )
 
 
 def promise_sentences(cost: Cost) -> list[str]:
@@ -128,13 +118,8 @@ def promise_sentences(cost: Cost) -> list[str]:
     return [
         f"Suppose somebody guesses whether {cost.unit} is in {cost.table}.",
         f"A blind guess is right {BLIND} of 100 times.",
-        f"With everything that the whole budget can buy, a guess is right {at_most(guesses(cost.whole))}.",
+        f"With everything that the whole budget can buy, a guess is right {times_of_100(guesses(cost.whole))}.",
     ]
-
-
-def at_most(right: int) -> str:
-    """Returns the words for a number of right guesses."""
-    return f"at most {right} of 100 times" if right < 100 else "up to 100 of 100 times"
 
 
 def percent(part: float) -> str:

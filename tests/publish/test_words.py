@@ -10,7 +10,6 @@ from scipy.stats import norm
 from dpduck.publish.words import (
     HOW_TO_READ,
     Cost,
-    at_most,
     costs,
     guesses,
     number_text,
@@ -20,6 +19,7 @@ from dpduck.publish.words import (
     right_guesses_rho,
     spent_sentences,
 )
+from dpduck.values.odds import times_of_100
 
 POLICIES = [{"table_name": "visits", "guarantee": "all rows of one patient: epsilon = 10, over all statements"}]
 BUDGET = {"table_name": "visits", "measure": "epsilon", "budget": 1.0, "spent": 0.4, "share": None, "period": None}
@@ -42,8 +42,8 @@ def test_guesses_at_a_rho_are_no_fewer_than_gaussian_noise_allows(rho: float) ->
 def test_extremes_are_told() -> None:
     """Nothing spent is a blind guess. A huge budget promises nothing, and says so."""
     assert guesses({"epsilon": 0.0}) == guesses({"rho": 0.0}) == 50
-    assert guesses({"epsilon": 5_000.0}) == 100 and at_most(100) == "up to 100 of 100 times"
-    assert at_most(guesses({"epsilon": 0.4})) == "at most 60 of 100 times"
+    assert guesses({"epsilon": 5_000.0}) == 100 and times_of_100(100) == "up to 100 of 100 times"
+    assert times_of_100(guesses({"epsilon": 0.4})) == "at most 60 of 100 times"
 
 
 def test_a_cost_is_told_in_plain_words() -> None:

@@ -69,11 +69,8 @@ def operator_of(ask: Ask[Arrays]) -> KroneckerQuery:
 
 
 def require_weights(query: KroneckerQuery) -> None:
-    """Refuses, from public facts, a query with answers that could leave 64 bits.
-
-    A row adds one entry of the query to an answer, and no entry exceeds the column's L2 norm. Sums inside `apply`
-    may wrap: int64 arithmetic is exact modulo 2^64, so an answer that fits is right.
-    """
+    """Refuses, from public facts, a query with answers that could leave 64 bits."""
+    # a row adds one entry to an answer, at most the column's L2 norm; sums inside `apply` may wrap, modulo 2^64
     if isqrt(query.norms[1]) * LARGEST_ROW_COUNT >= 1 << 62:
         raise InternalError("the weights of a query are too large for 64-bit answers")
 

@@ -204,11 +204,8 @@ def label_name(position: int) -> str:
 
 
 def short_label(key: GroupKey) -> str:
-    """Writes a key's text if it is short enough for a label. All longer texts become one text that is no label.
-
-    DuckDB keeps all columns of the rows that it looks up in a subquery, for each copy that joins made. So long texts
-    are made short before that, in a SELECT of its own.
-    """
+    """Writes a key's text if it is short enough for a label. All longer texts become one text that is no label."""
+    # DuckDB keeps all columns of rows that it looks up in a subquery, so long texts are made short before that
     if not isinstance(key.domain, ValueDomain):
         raise InternalError("a list of labels without labels")
     longest = max(len(label.encode("utf-8", "surrogatepass")) for label in key.domain.values)

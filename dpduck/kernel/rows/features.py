@@ -52,10 +52,7 @@ def without_signs(value: str, type_name: str) -> str:
 
 
 def texts_held(source: Source) -> int:
-    """Returns the number of texts that DuckDB holds for a row besides stored texts: computed ones, and features.
-
-    A text counts for each feature, and in its order. Texts of all subqueries are held until all rows are read.
-    """
+    """Returns the number of texts that DuckDB holds for a row until all rows are read: computed ones, and features."""
     relations = list(_units_of(source))
     windowed, grouped = ([node for node in relations if node.windowed is kind] for kind in (True, False))
     distinct = sum(node.form == "distinct" for relation in grouped for node in relation.features)

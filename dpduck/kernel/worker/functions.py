@@ -53,11 +53,8 @@ def _tuples_in_comparison(part: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _whole_characters(call: dict[str, Any]) -> bool:
-    """Tells whether the pattern of a regular expression is a literal without \\C, which matches one byte.
-
-    With \\C, DuckDB 1.5 makes an invalid text of half a character. That becomes NULL after any row has raised, since
-    DuckDB then computes row by row.
-    """
+    r"""Tells whether the pattern of a regular expression is a literal without \C, which matches one byte."""
+    # DuckDB 1.5 makes an invalid text of half a character, which becomes NULL once any row has raised
     arguments = call.get("children") or [argument["expression"] for argument in call.get("arguments", ())]
     pattern = arguments[1] if len(arguments) > 1 else {}
     text = pattern.get("value", pattern.get("literal", {}))  # in DuckDB 1.5, in 2.0

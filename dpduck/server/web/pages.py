@@ -19,7 +19,7 @@ from pathlib import Path
 import duckdb
 
 from dpduck.publish.view_section import caption_of, single_numbers
-from dpduck.publish.words import ABOUT, BLIND, HOW_TO_READ, at_most, costs, guesses
+from dpduck.publish.words import ABOUT, HOW_TO_READ, costs, guesses
 from dpduck.server.gate import UNEXPECTED, Service, owner_of
 from dpduck.server.limits import Limits, Places
 from dpduck.server.principals import Principal, hash_token
@@ -68,6 +68,7 @@ from dpduck.server.web.requests import REFUSED, PageHosts, PageRequest, Response
 from dpduck.server.web.rows import FILE_BYTES, FILES, render_rows, wish_of
 from dpduck.store.cursors import DEARER, NamedLocks
 from dpduck.values.errors import BusyRefusal, DpduckError, PermissionRefusal, Refusal, StoreError
+from dpduck.values.odds import BLIND, times_of_100
 from dpduck.values.quoting import fold, quote_identifier, quote_text
 
 LIFE, IDLE = 4 * 3600.0, 20 * 60.0
@@ -427,7 +428,7 @@ def _paid(desk: Desk) -> Html:
 
 def _cost(row: Mapping[str, object]) -> Html:
     said = f" Suppose somebody guesses whether one person is in the data. A blind guess is right {BLIND} of 100 times. "
-    said += f"With this view alone, a guess is right {at_most(guesses(row))}."
+    said += f"With this view alone, a guess is right {times_of_100(guesses(row))}."
     return element("p", "It cost ", element("strong", price(row)), ".", said)
 
 

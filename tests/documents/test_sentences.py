@@ -1,0 +1,79 @@
+"""Figures and phrases of the documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from dpduck.documents.facts import read_facts
+from dpduck.documents.sentences import (
+    budget_text,
+    epsilon_amounts,
+    figure,
+    guesses,
+    loss_text,
+    mechanisms_of,
+    spent_percent,
+    whole_of,
+)
+from dpduck.publish.published_views import open_store
+from dpduck.values.accounting import rho_of
+from dpduck.values.privacy import Budget, Charge
+
+PURE = Budget(Fraction(10), Fraction(0), Fraction(0), None)
+APPROXIMATE = Budget(Fraction(1), Fraction(1, 10**6), Fraction(0), rho_of(Fraction(1), Fraction(1, 10**6)))
+
+
+@pytest.mark.parametrize(
+    "amount", [Fraction(1, 3), Fraction(2, 3), Fraction(1, 7 * 10**6), Fraction(123_456_789, 10**5)]
+)
+def test_figures_are_rounded_up(amount: Fraction) -> None:
+    """A stated figure is above the amount by less than one in the sixth digit."""
+    stated = Fraction(figure(amount))
+    assert amount < stated < amount * (1 + Fraction(1, 10**5))
+
+
+def test_exact_amounts_are_stated_exactly() -> None:
+    """Six digits are enough for what people type."""
+    for text in ("0.5", "0.3", "10", "1e-06", "0.015", "12345"):
+        assert figure(Fraction(text)) == text
+
+
+def test_a_loss_is_in_the_measure_of_its_budget() -> None:
+    """Epsilon under a pure budget, rho under any other, with the delta of selected groups."""
+    charge = Charge(Fraction(1), Fraction(1, 2), Fraction(0))
+    assert loss_text(charge, PURE) == "epsilon = 1" and loss_text(charge, APPROXIMATE) == "rho = 0.5"
+    keys = Charge(None, Fraction(1, 2), Fraction(1, 10**6))
+    assert loss_text(keys, APPROXIMATE) == "rho = 0.5, and delta = 1e-06 for selected groups"
+    assert "without a bound" in loss_text(Charge(None, Fraction(1), Fraction(1)), APPROXIMATE)
+    assert (
+        budget_text(APPROXIMATE)
+        == f"epsilon = 1, delta = 1e-06 (held as rho = {figure(APPROXIMATE.rho or Fraction(0))})"
+    )
+
+
+def test_a_spent_budget_implies_its_own_epsilon() -> None:
+    """The epsilon of the whole rho, at the budget's delta, is the declared one. The guesses are those of the rho."""
+    whole = whole_of(APPROXIMATE)
+    epsilon, delta = epsilon_amounts(whole, APPROXIMATE)
+    assert float(epsilon) == pytest.approx(1.0, rel=1e-6) and epsilon <= 1 and delta == Fraction(1, 10**6)
+    assert guesses(whole, APPROXIMATE) == 56 < guesses(whole_of(Budget(Fraction(1), delta * 0, delta * 0, None)), PURE)
+
+
+def test_a_percentage_is_of_the_fuller_measure() -> None:
+    """Rounded up. A delta for groups may be nearer to its end than the rho."""
+    assert spent_percent(Charge(Fraction(1, 1000), Fraction(1)), PURE) == 1
+    both = Budget(Fraction(1), Fraction(1, 10**5), Fraction(1, 10**6), Fraction(1))
+    assert spent_percent(Charge(None, Fraction(1, 10), Fraction(9, 10**7)), both) == 90
+
+
+def test_mechanisms_are_those_of_the_plans(stores: Mapping[str, Path]) -> None:
+    """The noise of the answers and the selection of groups. An older release without a plan says so."""
+    with open_store(stores["keys"].with_name("clinic_private.duckdb")) as store:
+        facts = read_facts(store, 3)
+    laplace, threshold = mechanisms_of(facts.views)
+    assert laplace == "discrete Laplace noise" and threshold.startswith("a threshold for groups")
+    assert {part["query"] for view in facts.views for part in view.plan or ()} == {"Threshold"}
