@@ -12,7 +12,18 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "dpduck"
 STATIONS = (
     *("values", "algebra", "kernel", "language", "strategies", "store", "engines"),
-    *("mechanisms", "owner", "trial", "database", "publish", "documents", "server", "auditor", "commands"),
+    *(
+        "mechanisms",
+        "owner",
+        "trial",
+        "database",
+        "publish",
+        "documents",
+        "publication",
+        "server",
+        "auditor",
+        "commands",
+    ),
 )
 ORDER = {station: rank for rank, station in enumerate(STATIONS)}
 ORDER["__init__"] = ORDER["__main__"] = ORDER["database"]

@@ -29,6 +29,7 @@ HELPS = {
     "prepare": "Prepare tables, all that have a policy if none is named: answers cost what exact ones cost.",
     "principal": "Manage who may ask over a server.",
     "publish": "Write private views, and nothing else, to a DuckDB file, Parquet files or PostgreSQL.",
+    "release": ("Release a PLAN of statements to a folder: data, certificates and documents. It can be repeated."),
     "releases": "List every released table. Of a statement in a box, its beginning on one line.",
     "report": "Write one page with a picture of every private view, what is protected, and what was spent.",
     "serve": "Serve DATABASE's private answers to the principals of its store, until the process is told to end.",
@@ -73,7 +74,7 @@ def short_help(name: str, limit: int = 45) -> str:
 def command(ctx: click.Context, name: str) -> click.Command | None:
     """Imports the file of a command, and returns the command, or None if no command has this name."""
     match name:
-        case "audit" | "compare" | "demo" | "report" | "trial":
+        case "audit" | "compare" | "demo" | "release" | "report" | "trial":
             from dpduck.commands.showing import SHOWING  # noqa: PLC0415
 
             return SHOWING.get_command(ctx, name)

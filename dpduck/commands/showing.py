@@ -148,3 +148,35 @@ def report(
                 released, facts, target, title=named, about=about, with_ledger=with_ledger, views=views
             )
         click.echo(f"{views_in_words(shown)} in {target}")
+
+
+@SHOWING.command(name="release")
+@DATABASE
+@click.argument("plan", type=click.Path(dir_okay=False, exists=True, path_type=Path))
+@STORE
+@click.option("--to", "folder", required=True, type=click.Path(file_okay=False, path_type=Path), help="A new folder.")
+@click.option("--title", help="The title of the documents; DATABASE's name unless given.")
+@click.option("--contact", default="", help="Who answers questions, and where.")
+@click.option(
+    "--criteria", type=click.Path(dir_okay=False, exists=True, path_type=Path), help="Try first, by this file."
+)
+@click.option("--runs", default=100, show_default=True, type=click.IntRange(2, 10_000), help="Releases of the trial.")
+@click.option("--postgresql", default="", help="postgresql://.., for the views as well.")
+@click.option("--yes", is_flag=True, help="Charge without a question.")
+def release_command(
+    database: Path, plan: Path, store: Path | None, folder: Path, title: str | None, contact: str,
+    criteria: Path | None, runs: int, postgresql: str, yes: bool,
+) -> None:  # fmt: skip
+    """Release a PLAN of statements to a folder: data, certificates and documents. It can be repeated.
+
+    PLAN is a file of CREATE PRIVATE VIEW, TABLE or STREAM statements with ; between them. Their prices are shown first.
+    The same command again charges nothing and changes nothing, also after it was killed.
+    """
+    from dpduck.commands.release import ReleaseSettings, release_plan  # noqa: PLC0415
+
+    def confirm(question: str) -> bool:
+        return yes or click.confirm(question, err=True)
+
+    settings = ReleaseSettings(title or database.stem, contact, criteria, runs, postgresql, confirm)
+    if not release_plan(database, store, plan, folder, settings):
+        sys.exit(1)

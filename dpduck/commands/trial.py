@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import duckdb
 
 from dpduck.commands.errors import one_line_errors
 from dpduck.commands.printing import print_rows
@@ -83,6 +84,22 @@ def print_trial(database: Path, store: Path | None, statements: Path, settings: 
             replace_page(settings.picture, svg(curve_of(rows)), 0o600)
             click.echo(f"errors by price in {settings.picture}: for your eyes only, never to be published", err=True)
     return met
+
+
+def require_criteria(
+    connection: duckdb.DuckDBPyConnection, statements: Sequence[str], criteria: Path, runs: int
+) -> bool:
+    """Tries statements and prints whether they meet the criteria of a file. Returns whether they do."""
+    loaded, listed = database_of(connection), read_criteria(criteria)
+    if loaded is None:
+        raise StoreError("dpduck is not loaded; accepted: a database with a store")
+    rows = [
+        (number, trial)
+        for number, text in enumerate(statements, 1)
+        if (own := [item for item in listed if item.statement in (None, number)])
+        for trial in loaded.trials.run(text, runs, [None], OWNER, own)
+    ]
+    return _print_criteria(rows)
 
 
 def _read_statements(statements: Path) -> str:

@@ -117,6 +117,18 @@ def read_facts(connection: duckdb.DuckDBPyConnection, entries: int, wanted: Sequ
     )
 
 
+def views_by_unit(
+    connection: duckdb.DuckDBPyConnection, entries: int, wanted: Sequence[str] = ()
+) -> list[tuple[str, ...]]:
+    """Returns the names of the views of each privacy unit. Documents are about one unit."""
+    published = read_views(connection, with_ledger=False, wanted=wanted)
+    _, released = read_certificates(connection, STORE, entries)
+    units: dict[str, list[str]] = {}
+    for view in _document_views(connection, published, released):
+        units.setdefault(view.unit, []).append(view.view.name)
+    return [tuple(names) for names in units.values()]
+
+
 def _document_views(
     connection: duckdb.DuckDBPyConnection, published: Sequence[PublishedView], released: Sequence[Entry]
 ) -> Iterator[DocumentedView]:

@@ -1,0 +1,132 @@
+"""dpduck release: from a plan of statements to a folder for the public, in one command that can be run again.
+
+The steps are a trial (if there are criteria), the price and its confirmation, the statements, and the folder. Each
+statement is paid once: a second run finds its answer. The folder is whole or absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import duckdb
+
+from dpduck.commands.errors import one_line_errors
+from dpduck.commands.trial import require_criteria
+from dpduck.database.connection import connect, verify_store
+from dpduck.database.functions import database_of
+from dpduck.kernel.ledger.secrets import Steps, no_step
+from dpduck.publication.folder import Publication, build_folder, is_complete
+from dpduck.publication.plan import PlanStep, read_plan
+from dpduck.publication.prices import require_room
+from dpduck.publish.publish import publish
+from dpduck.publish.report import ReportFacts, require_pictures
+from dpduck.server.owner import require_not_served
+from dpduck.store.store_files import SERVED, WHEN_ENDED, store_files
+from dpduck.values.errors import Refusal, StoreError
+from dpduck.values.quoting import fold
+
+
+@dataclass(frozen=True)
+class ReleaseSettings:
+    """Options of the command. postgresql: an address for the views as well, "" for none."""
+
+    title: str
+    contact: str
+    criteria: Path | None
+    runs: int
+    postgresql: str
+    confirm: Callable[[str], bool]
+
+
+def release_plan(
+    database: Path, store: Path | None, plan: Path, folder: Path, settings: ReleaseSettings, steps: Steps = no_step
+) -> bool:
+    """Releases a plan. Returns whether it was released: False if a criterion is not met, or nobody confirmed."""
+    with one_line_errors():
+        files = store_files(database, store)
+        if files.store is None:
+            raise Refusal(SERVED, accepted=WHEN_ENDED)
+        require_not_served(files)
+        require_pictures()
+        text = _read(plan)
+        planned = read_plan(text)
+        views = tuple(dict.fromkeys(step.name for step in planned))
+        publication = Publication(text, views, settings.title, settings.contact, settings.criteria is not None)
+        with connect(database, store) as connection:
+            if not _pay(connection, planned, settings, steps):
+                return False
+            released = _released(connection, views)
+            report = ReportFacts(*(
+                connection.sql(f"FROM {function}()").to_arrow_table().to_pylist()
+                for function in ("dp_policies", "dp_budget", "dp_ledger")
+            ))  # fmt: skip
+        if is_complete(folder, publication, released):
+            click.echo(f"{folder} has this release; nothing was charged or changed")
+        else:
+            entries = verify_store(database, store)
+            build_folder(folder, files.store, entries, report, publication, released, steps)
+            click.echo(f"{len(views)} tables with certificates and documents in {folder}: python {folder}/check.py")
+        if settings.postgresql:
+            published = publish(files.store, settings.postgresql, views=views)
+            click.echo(f"{', '.join(published.views)} in {published.target}")
+    return True
+
+
+def _read(plan: Path) -> str:
+    try:
+        return plan.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise Refusal(f"{plan} cannot be read", accepted="a file of statements with ; between them") from None
+
+
+def _pay(
+    connection: duckdb.DuckDBPyConnection, planned: Sequence[PlanStep], settings: ReleaseSettings, steps: Steps,
+) -> bool:  # fmt: skip
+    """Tries, prices and runs the statements. Returns False if this ends before anything is charged."""
+    new = [step for step in planned if step.has_price and not _is_paid(connection, step)]
+    if new:
+        if settings.criteria is not None and not require_criteria(
+            connection, [step.text for step in new], settings.criteria, settings.runs
+        ):
+            click.echo("nothing was charged: a criterion is not met", err=True)
+            return False
+        steps("tried")
+        loaded = database_of(connection)
+        if loaded is None:
+            raise StoreError("dpduck is not loaded; accepted: a database with a store")
+        require_room(loaded, new)
+        for step in new:
+            click.echo(f"{step.name}: {_price(connection, step)}")
+        if not settings.confirm(f"Charge {len(new)} of {len(planned)} statements to the budget?"):
+            click.echo("nothing was charged", err=True)
+            return False
+        steps("confirmed")
+    for step in planned:
+        connection.execute("FROM dp($1)", [step.text]).fetchall()
+        steps(f"{step.name} is released")
+    return True
+
+
+def _is_paid(connection: duckdb.DuckDBPyConnection, step: PlanStep) -> bool:
+    rows = connection.execute("SELECT name, statement FROM dp_releases() WHERE kind = 'view'").fetchall()
+    return any((fold(name), text.strip()) == (fold(step.name), step.text) for name, text in rows)
+
+
+def _price(connection: duckdb.DuckDBPyConnection, step: PlanStep) -> str:
+    row = connection.execute("SELECT price FROM dp_explain($1) WHERE chosen", [step.text]).fetchone()
+    return "no price" if row is None or row[0] is None else str(row[0])
+
+
+def _released(connection: duckdb.DuckDBPyConnection, views: Sequence[str]) -> list[tuple[object, ...]]:
+    """Returns the name, the moment, the rows and the ledger entry of each view, in the order of the plan."""
+    rows = connection.execute(
+        "SELECT name, released_at, rows, ledger_id FROM dp_releases() WHERE kind = 'view' ORDER BY name"
+    ).fetchall()
+    named = {fold(row[0]): row for row in rows}
+    missing = [view for view in views if fold(view) not in named]
+    if missing:
+        raise Refusal(f"{missing[0]} was not made", accepted="a statement that makes it")
+    return [named[fold(view)] for view in views]

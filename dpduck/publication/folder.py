@@ -1,0 +1,143 @@
+"""The folder of a publication: data in several forms, certificates, documents, and a manifest with hashes.
+
+A folder is built beside its place, and moved there at once when it is whole. So a process that is killed leaves no half
+folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from shutil import rmtree
+
+import duckdb
+
+from dpduck.documents.codebook import codebook_page, csv_text, describe_views
+from dpduck.documents.facts import DocumentFacts, read_facts, views_by_unit
+from dpduck.documents.label import label_page
+from dpduck.documents.methods import methods_text
+from dpduck.documents.record import record_text
+from dpduck.kernel.ledger.secrets import Steps
+from dpduck.publication import check_folder
+from dpduck.publication.check_folder import CHECKER, FORMAT, MANIFEST, errors_of, sha256
+from dpduck.publish.directories import replace_directory
+from dpduck.publish.publish import certify, publish
+from dpduck.publish.published_views import open_store
+from dpduck.publish.report import ReportFacts, write_report
+from dpduck.values.errors import Refusal
+from dpduck.values.quoting import quote_text
+
+
+@dataclass(frozen=True)
+class Publication:
+    """Content of a folder. plan: the text of the statements. views: the tables that they made, in order.
+
+    title, contact: texts for the documents. tried: whether a trial decided over this release.
+    """
+
+    plan: str
+    views: tuple[str, ...]
+    title: str
+    contact: str
+    tried: bool
+
+
+def is_complete(folder: Path, publication: Publication, released: Sequence[tuple[object, ...]]) -> bool:
+    """Tells whether a folder has this publication. Refuses a folder with anything else, or with changed files.
+
+    released: the name, moment and ledger entry of each view.
+    """
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return False
+    errors = list(errors_of(folder))
+    if errors:
+        raise Refusal(f"{folder} is no folder of a release as it was made: {errors[0]}", accepted="another folder")
+    manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
+    if manifest["source"] != _source(publication, released):
+        raise Refusal(f"{folder} has another release", accepted="another folder")
+    return True
+
+
+def build_folder(
+    folder: Path, store: Path, entries: int, report: ReportFacts, publication: Publication,
+    released: Sequence[tuple[object, ...]], steps: Steps,
+) -> None:  # fmt: skip
+    """Builds a folder and moves it to its place. entries: the number of verified entries of the store's ledger."""
+    unfinished = folder.with_name(f".{folder.name}.unfinished")
+    rmtree(unfinished, ignore_errors=True)  # of a process that was killed
+    documents = unfinished / "documents"
+    documents.mkdir(parents=True)
+    try:
+        (unfinished / "plan.sql").write_text(publication.plan, "utf-8")
+        publish(store, unfinished / "data" / "views.duckdb", views=publication.views)
+        steps("views.duckdb is written")
+        publish(store, unfinished / "data" / "parquet", views=publication.views)
+        _write_csv(unfinished / "data", publication.views)
+        steps("data are written")
+        certify(store, entries, unfinished / "certificates")
+        steps("certificates are written")
+        with open_store(store) as connection:
+            write_report(
+                connection, report, documents / "report.html", title=publication.title, about="", with_ledger=False,
+                views=publication.views,
+            )  # fmt: skip
+        edited = _write_documents(documents, store, entries, publication)
+        steps("documents are written")
+        (unfinished / CHECKER).write_text(Path(check_folder.__file__).read_text("utf-8"), "utf-8")
+        _write_manifest(unfinished, edited, _source(publication, released))
+        steps("the manifest is written")
+        replace_directory(unfinished, folder)
+    finally:
+        rmtree(unfinished, ignore_errors=True)
+
+
+def _write_csv(data: Path, views: Sequence[str]) -> None:
+    (data / "csv").mkdir()
+    with duckdb.connect() as connection:
+        for view in views:
+            source, target = data / "parquet" / f"{view}.parquet", data / "csv" / f"{view}.csv"
+            connection.execute(
+                f"COPY (FROM read_parquet({quote_text(str(source))})) TO {quote_text(str(target))} (HEADER)"
+            )
+
+
+def _write_documents(documents: Path, store: Path, entries: int, publication: Publication) -> list[str]:
+    """Writes the documents of each privacy unit. Returns the names of files that their owner fills in."""
+    edited = []
+    with open_store(store) as connection:
+        units = views_by_unit(connection, entries, publication.views)
+        for number, views in enumerate(units, 1):
+            end = "" if len(units) == 1 else f"_{number}"
+            facts = read_facts(connection, entries, views)
+            described = describe_views(connection, facts)
+            texts: dict[str, Callable[[DocumentFacts], str]] = {
+                f"label{end}.html": lambda facts: label_page(facts, publication.title, publication.contact),
+                f"methods{end}.md": methods_text,
+                f"registry_record{end}.yaml": lambda facts: record_text(
+                    facts, publication.title, tried=publication.tried
+                ),
+            }
+            for name, text_of in texts.items():
+                (documents / name).write_text(text_of(facts), "utf-8")
+            (documents / f"codebook{end}.html").write_text(codebook_page(facts, described, publication.title), "utf-8")
+            (documents / f"codebook{end}.csv").write_text(csv_text(described), "utf-8")
+            edited.append(f"documents/registry_record{end}.yaml")
+    return edited
+
+
+def _write_manifest(folder: Path, edited: Sequence[str], source: str) -> None:
+    files = {path.relative_to(folder).as_posix(): sha256(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+    manifest = {
+        "format": FORMAT, "dpduck": version("dpduck"), "source": source, "edited_by_hand": edited, "files": files,
+    }  # fmt: skip
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
+
+
+def _source(publication: Publication, released: Sequence[tuple[object, ...]]) -> str:
+    """Returns a digest of the plan and of the released tables that a folder has."""
+    parts = [publication.plan, *publication.views, *(str(part) for row in released for part in row)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

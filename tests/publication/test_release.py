@@ -1,0 +1,228 @@
+"""dpduck release: one command from a plan to a folder, which can be killed, repeated, and checked."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from tests.documents.registry_schema import schema_errors
+
+import dpduck
+from dpduck.commands.release import ReleaseSettings, release_plan
+from dpduck.publication.check_folder import errors_of
+from dpduck.publication.plan import read_plan
+from dpduck.values.errors import Refusal
+
+PLAN = """
+CREATE PRIVATE VIEW by_ward OPTIONS (epsilon = 0.5, title = 'Visits by ward') AS
+    SELECT ward, count(*) AS n FROM visits GROUP BY ward;
+CREATE PRIVATE TABLE made_up OPTIONS (epsilon = 0.5, rows = 100) AS SELECT ward FROM visits WORKLOAD MARGINALS (1);
+CREATE PRIVATE STREAM by_month OPTIONS (epsilon = 1, periods = 3) AS
+    SELECT day, count(*) AS n FROM visits GROUP BY day;
+REFRESH PRIVATE STREAM by_month
+"""
+FILES = {
+    "check.py", "manifest.json", "plan.sql", "certificates/certificates.json", "certificates/check.py",
+    "data/views.duckdb", "data/parquet/dpduck_releases.parquet",
+    *(f"data/parquet/{name}.parquet" for name in ("by_ward", "made_up", "by_month")),
+    *(f"data/csv/{name}.csv" for name in ("by_ward", "made_up", "by_month")),
+    *(f"documents/{name}" for name in (
+        "report.html", "label.html", "methods.md", "registry_record.yaml", "codebook.html", "codebook.csv",
+    )),
+}  # fmt: skip
+SECRET = "a secret nobody else has"
+
+
+@pytest.fixture
+def clinic(tmp_path: Path) -> Path:
+    """A database with 3,000 visits, one of them with a text that no file may have."""
+    database = tmp_path / "clinic.duckdb"
+    with dpduck.connect(database) as con:
+        con.execute(
+            "CREATE TABLE visits AS SELECT i // 3 AS patient_id, ['north', 'south'][1 + i % 2] AS ward, "
+            f"DATE '2024-01-01' + CAST(i % 80 AS INTEGER) AS day, CASE WHEN i = 7 THEN '{SECRET}' ELSE 'x' END AS note "
+            "FROM range(3000) AS r(i)"
+        )
+        con.execute(
+            "FROM dp($$ CREATE PRIVACY POLICY ON visits (PRIVACY UNIT patient_id MAX ROWS 3, BUDGET (epsilon = 5), "
+            "DOMAIN ward IN ('north', 'south'), DOMAIN day RANGE '2024-01-01' TO '2024-04-01' STEP MONTH) $$)"
+        )
+    (tmp_path / "plan.sql").write_text(PLAN, "utf-8")
+    return database
+
+
+def release(clinic: Path, steps: Callable[[str], None] = lambda step: None, **changed: Any) -> bool:
+    settings = ReleaseSettings(
+        "Visits", "data@clinic.example", changed.get("criteria"), 20, "", changed.get("confirm", lambda question: True)
+    )
+    plan, folder = clinic.with_name("plan.sql"), clinic.with_name("public")
+    return release_plan(clinic, None, plan, changed.get("folder", folder), settings, steps)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def charges(clinic: Path) -> list[tuple[Any, ...]]:
+    with dpduck.connect(clinic) as con:
+        return con.execute("SELECT id, mechanism, rho FROM dp_ledger() WHERE rho > 0 ORDER BY id").fetchall()
+
+
+def check(folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "check.py"], cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_a_release_is_whole_and_repeats_for_nothing(clinic: Path) -> None:
+    """The folder has all files, the registry accepts the record, no row is in it, and a second run changes nothing."""
+    assert release(clinic)
+    folder, paid = clinic.with_name("public"), charges(clinic)
+    before = files(folder)
+    assert set(before) == FILES
+    assert len(paid) == 3
+    checked = check(folder)
+    assert (checked.returncode, checked.stderr) == (0, "")
+    assert schema_errors(before["documents/registry_record.yaml"].decode()) == []
+    assert not any(SECRET.encode() in content for content in before.values())
+    assert release(clinic, confirm=lambda question: pytest.fail("a repeated plan has no price"))
+    assert files(folder) == before
+    assert charges(clinic) == paid
+    (folder / "documents" / "registry_record.yaml").write_text("filled in", "utf-8")
+    assert check(folder).returncode == 0
+
+
+@pytest.mark.slow
+def test_a_killed_release_goes_on(clinic: Path, tmp_path: Path) -> None:
+    """Killed at each step and run again: one charge for each statement, and the same files."""
+    seen: list[str] = []
+    copies = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    assert release(clinic, seen.append)
+    assert len(seen) == len(set(seen)) == 11
+    for step in seen:
+        folder = tmp_path / step.replace(" ", "_").replace(".", "_")
+        folder.mkdir()
+        for name, content in copies.items():
+            (folder / name).write_bytes(content)
+        killed = subprocess.run(
+            [sys.executable, "-c", KILLED, str(folder), step], capture_output=True, text=True, check=False
+        )
+        assert killed.returncode == 9, killed.stderr
+        assert not (folder / "public").exists()
+        database = folder / "clinic.duckdb"
+        first = charges(database)
+        assert release(database)
+        assert len(charges(database)) == 3
+        assert charges(database)[: len(first)] == first
+        assert set(files(folder / "public")) == FILES
+        assert check(folder / "public").returncode == 0
+        assert not list(folder.glob(".public*"))
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from dpduck.commands.release import ReleaseSettings, release_plan
+folder, step = Path(sys.argv[1]), sys.argv[2]
+settings = ReleaseSettings("Visits", "data@clinic.example", None, 20, "", lambda question: True)
+release_plan(folder / "clinic.duckdb", None, folder / "plan.sql", folder / "public", settings,
+             lambda name: os._exit(9) if name == step else None)
+"""
+
+
+def change(folder: Path, name: str) -> None:
+    path = folder / name
+    path.write_bytes(path.read_bytes() + b"\n")
+
+
+@pytest.mark.parametrize("name", sorted(FILES - {"manifest.json", "documents/registry_record.yaml", "check.py"}))
+def test_each_changed_file_is_found(released: Path, name: str) -> None:
+    """The checker names a changed, a missing and a new file."""
+    content = (released / name).read_bytes()
+    change(released, name)
+    assert list(errors_of(released)) == [f"{name} was changed"]
+    (released / name).unlink()
+    assert list(errors_of(released)) == [f"{name} is missing"]
+    (released / name).write_bytes(content)
+    (released / f"{name}.more").write_text("new", "utf-8")
+    assert list(errors_of(released)) == [f"{name}.more is not of this release"]
+    (released / f"{name}.more").unlink()
+    assert list(errors_of(released)) == []
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A released folder with made-up files, since the checker reads their hashes alone."""
+    from dpduck.publication.folder import Publication, _write_manifest  # noqa: PLC0415
+
+    folder = tmp_path_factory.mktemp("released") / "public"
+    for name in FILES - {"manifest.json"}:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name, "utf-8")
+    assert Publication("", (), "", "", False).views == ()
+    _write_manifest(folder, ["documents/registry_record.yaml"], "source")
+    return folder
+
+
+def test_a_changed_manifest_has_another_digest(clinic: Path) -> None:
+    """A manifest that was written anew passes, but its digest is not the one that the owner published."""
+    assert release(clinic)
+    folder = clinic.with_name("public")
+    digest = check(folder).stdout
+    manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+    change(folder, "data/csv/by_ward.csv")
+    assert check(folder).returncode == 1
+    from dpduck.publication.check_folder import sha256  # noqa: PLC0415
+
+    manifest["files"]["data/csv/by_ward.csv"] = sha256(folder / "data/csv/by_ward.csv")
+    (folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+    assert check(folder).returncode == 0
+    assert check(folder).stdout != digest
+
+
+def test_nothing_is_charged_in_vain(clinic: Path) -> None:
+    """A plan beyond the budget, one that nobody confirms, and one that misses a criterion charge nothing."""
+    assert not release(clinic, confirm=lambda question: False)
+    criteria = clinic.with_name("criteria.toml")
+    criteria.write_text("[[criteria]]\nstatement = 1\nerror = 0.000001\n", "utf-8")
+    assert not release(clinic, criteria=criteria)
+    clinic.with_name("plan.sql").write_text(PLAN.replace("epsilon = 1,", "epsilon = 4.5,"), "utf-8")
+    with pytest.raises(click.ClickException, match="budget"):
+        release(clinic)
+    assert charges(clinic) == []
+
+
+def test_a_trial_is_said(clinic: Path) -> None:
+    """If criteria decided, the record says that the rows were looked at."""
+    criteria = clinic.with_name("criteria.toml")
+    criteria.write_text("[[criteria]]\nstatement = 1\nerror = 0.5\n", "utf-8")
+    assert release(clinic, criteria=criteria)
+    record = (clinic.with_name("public") / "documents" / "registry_record.yaml").read_text("utf-8")
+    assert "was tried on the true rows" in " ".join(record.split())
+
+
+def test_another_folder_is_never_written_over(clinic: Path) -> None:
+    """A folder with other files, or of another plan, is refused and stays as it was."""
+    folder = clinic.with_name("public")
+    folder.mkdir()
+    (folder / "mine.txt").write_text("mine", "utf-8")
+    with pytest.raises(click.ClickException, match="another folder"):
+        release(clinic)
+    assert files(folder) == {"mine.txt": b"mine"}
+    assert release(clinic, folder=clinic.with_name("second"))
+    clinic.with_name("plan.sql").write_text(PLAN.partition(";")[0], "utf-8")
+    with pytest.raises(click.ClickException, match="another release"):
+        release(clinic, folder=clinic.with_name("second"))
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT 1", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM t", ""]
+)
+def test_a_plan_names_its_tables(text: str) -> None:
+    """A statement that publishes nothing under a name is refused."""
+    with pytest.raises(Refusal):
+        read_plan(text)
