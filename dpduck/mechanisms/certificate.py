@@ -25,6 +25,7 @@ from dpduck.store.releases import StoredRelease
 from dpduck.store.tables import rows_sql
 from dpduck.values.accounting import epsilon_of
 from dpduck.values.errors import Refusal
+from dpduck.values.odds import guesses_at, odds_text
 from dpduck.values.quoting import fold, quote_identifier
 
 GENESIS = "0" * 64
@@ -117,7 +118,7 @@ def certificate_sql(
     release = matches[0]
     _, released = read_certificates(connection, store, release.ledger_id)
     (certificate,) = (item for item in released if item["entry"] == release.ledger_id)
-    fields = {"model": MODEL, "neighbours": NEIGHBOURS, **certificate}
+    fields = {"model": MODEL, "neighbours": NEIGHBOURS, **certificate, "odds": _odds(release)}
     if certificate["flavor"] == "pure":  # its epsilon is smaller, and links are for the whole certificate
         del fields["also"]
     if reader is not None:
@@ -131,6 +132,12 @@ def certificate_sql(
         fields["link"] = certificate["link"] if own and _payer(connection, store, release.ledger_id) == reader else None
     shown = {field: value if isinstance(value, str | None) else json.dumps(value) for field, value in fields.items()}
     return rows_sql(COLUMNS, [[field, value] for field, value in shown.items()])
+
+
+def _odds(release: StoredRelease) -> str:
+    """Returns the odds of a guess about one unit from a release alone. They follow from its price: no link has them."""
+    epsilon = None if release.epsilon is None else float(release.epsilon)
+    return odds_text(guesses_at(epsilon, float(release.rho), float(release.delta)))
 
 
 def _payer(connection: duckdb.DuckDBPyConnection, store: str, ledger_id: int) -> object:

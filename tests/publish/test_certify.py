@@ -23,6 +23,7 @@ from dpduck.publish import checker
 from dpduck.store.cursors import Caller
 from dpduck.values.accounting import epsilon_of
 from dpduck.values.errors import Refusal
+from dpduck.values.odds import guesses_at, odds_text
 from dpduck.values.periods import WORDS, Periods, charge_key, last_number
 from dpduck.values.privacy import Charge
 from tests.support.bundles import certified
@@ -388,6 +389,10 @@ def test_a_certificate_in_sql_is_that_of_the_bundle(written: Path, bundle: Bundl
     for one in (found, answer):  # a pure epsilon is smaller than what its rho says at a delta
         assert ("also" in one) == (one["flavor"] != "pure")
     assert found["neighbours"] == bundle["neighbours"] and found["model"] == bundle["model"]
+    price = json.loads(found["price"])
+    amounts = [None if price[name] is None else float(Fraction(price[name])) for name in ("epsilon", "rho", "delta")]
+    assert found["odds"] == odds_text(guesses_at(amounts[0], amounts[1] or 0.0, amounts[2] or 0.0))
+    assert "odds" not in kept
     assert json.loads(answer["entry"]) == 2 and "owner" not in found
 
 

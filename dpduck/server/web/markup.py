@@ -13,9 +13,10 @@ from typing import Any
 from dpduck.publish.pictures import ERRORS_SHOWN, Drawn, Shape, charts
 from dpduck.publish.table_html import NullWord, table_html
 from dpduck.publish.view_section import MOST_ROWS, in_key_order, with_null_words
-from dpduck.publish.words import Cost, number_text, percent, promise_sentences
+from dpduck.publish.words import Cost, guesses, number_text, percent, promise_sentences
 from dpduck.server.web.asking import MOST_LETTERS, PageAnswer, Priced
 from dpduck.server.web.drawing import OF_A_PAGE, Artist
+from dpduck.values.odds import BLIND, times_of_100
 
 MOST_PICTURES = 6
 """The largest number of pictures on one page. Further answers are only in the table."""
@@ -233,6 +234,18 @@ def price(row: Mapping[str, Any]) -> str:
     if not row.get("epsilon") and row.get("rho"):
         parts.insert(0, f"rho = {at_least(row['rho'])}")
     return ", ".join(parts) or "free"
+
+
+def odds_of_price(row: Mapping[str, Any]) -> str:
+    """Returns the odds of a guess about one unit from the answers that a price pays for. Returns "" if it is free.
+
+    >>> odds_of_price({"epsilon": 0.1, "rho": 0.005}), odds_of_price({"epsilon": None, "rho": 0.0})
+    ('From this alone, whoever guesses whether one person is in the data is right at most 53 of 100 times, not 50.', '')
+    """
+    if not row.get("epsilon") and not row.get("rho"):
+        return ""
+    right = times_of_100(guesses(row))
+    return f"From this alone, whoever guesses whether one person is in the data is right {right}, not {BLIND}."
 
 
 _DIGITS = 6

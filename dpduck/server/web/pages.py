@@ -53,6 +53,7 @@ from dpduck.server.web.markup import (
     ledger,
     login_form,
     more,
+    odds_of_price,
     page,
     pictures,
     price,
@@ -349,7 +350,8 @@ class Pages:
             element("button", said, class_="pay"), method="post", action="/run#result",
         )  # fmt: skip
         nothing = element("p", "Nothing is charged before you press the button.")
-        offer = [nothing, form] if prices.fits else [element("p", "It cannot be asked at this price.")]
+        odds = [element("p", said) for said in map(odds_of_price, prices.totals) if said]
+        offer = [*odds, nothing, form] if prices.fits else [element("p", "It cannot be asked at this price.")]
         several = len(prices.statements) > 1
         listed = [part for quote in prices.statements for part in render_price(visit.desk.with_errors(quote), several)]
         totals = [total(row) for row in prices.totals] if several else []

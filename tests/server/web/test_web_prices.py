@@ -12,6 +12,7 @@ from dpduck.server.web import asking
 from dpduck.server.web.asking import Offers, Prices, is_offer
 from dpduck.store.cursors import DEARER, FREE_OF_CHARGE, Caller
 from dpduck.values.errors import Refusal
+from dpduck.values.odds import best_guess, guesses_of_100
 from dpduck.values.privacy import Charge
 from tests.server.served import Served, ask
 from tests.server.web.client import Browser
@@ -58,6 +59,16 @@ def test_a_page_that_is_loaded_again_pays_nothing(served: Served, alice: Browser
     before = paid(served)
     owner.owner("run", "ALTER PRIVACY POLICY ON visits NEW EPOCH")
     assert "of your budget (epsilon = 0.023), and run" in alice.post("/run", form).words and paid(served) == before
+
+
+def test_odds_are_beside_the_button(alice: Browser, owner: LocalVault) -> None:
+    """The odds of a guess from the answer alone are computed from its price. What is free has none."""
+    shown = alice.ask(by("age", "0.13"))
+    right = guesses_of_100(best_guess(0.13))
+    assert f"is right at most {right} of 100 times, not 50." in shown.words and right == 54
+    assert shown.words.index("not 50.") < shown.words.index("Nothing is charged before you press")
+    alice.pay(shown)
+    assert "not 50." not in alice.ask(by("age", "0.13")).words
 
 
 def test_the_vault_itself_keeps_to_the_price(
