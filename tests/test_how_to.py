@@ -236,6 +236,13 @@ def check_documents(page: Typed) -> None:
     assert any("[1] C. Dwork" in said for said in page.said)
 
 
+def check_release(page: Typed) -> None:
+    """The folder has its documents, each statement was charged once, and the checker finds each file unchanged."""
+    assert {"report.html", "label.html", "methods.md"} <= {path.name for path in (page.folder / "public").rglob("*")}
+    assert any("each file is as it was released" in said for said in page.said)
+    assert any("nothing was charged or changed" in said for said in page.said)
+
+
 CHECKS: dict[str, Callable[[Typed], None]] = {
     name.removeprefix("check_"): check for name, check in globals().items() if name.startswith("check_")
 }

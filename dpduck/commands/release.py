@@ -104,9 +104,9 @@ def _pay(
             click.echo("nothing was charged", err=True)
             return False
         steps("confirmed")
-    for step in planned:
+    for number, step in enumerate(planned, 1):
         connection.execute("FROM dp($1)", [step.text]).fetchall()
-        steps(f"{step.name} is released")
+        steps(f"statement {number} is answered")
     return True
 
 

@@ -16,35 +16,10 @@ from dpduck.documents.facts import DocumentFacts, read_facts
 from dpduck.documents.record import record_text
 from dpduck.publish.published_views import open_store
 from tests.support.documented import KINDS, make_store, refused, written
+from tests.support.registry import accepted, schema, validator
 
 yaml = pytest.importorskip("yaml", reason="the registry's records are YAML")
-jsonschema = pytest.importorskip("jsonschema", reason="the registry's schema is a JSON schema")
-
-SCHEMA = yaml.safe_load((Path(__file__).parent / "registry" / "deployments-schema.yaml").read_text(encoding="utf-8"))
-VALIDATOR = jsonschema.Draft7Validator(SCHEMA, format_checker=jsonschema.Draft7Validator.FORMAT_CHECKER)
-
-
-def accepted(text: str) -> dict[str, Any]:
-    """Returns a record that the registry's checks accept: schema, quotes, and no escapes of LaTeX."""
-    record: dict[str, Any] = yaml.safe_load(text)
-    assert [error.message for error in VALIDATOR.iter_errors(record)] == []
-    styles = {getattr(token, "style", None) for token in yaml.scan(text)}
-    assert styles <= {None, "|", "'", '"'}
-    assert text.startswith("url_slug: ")
-    assert all(re.search(r"\\\\[^()]", leaf) is None for leaf in leaves(record) if isinstance(leaf, str))
-    return record
-
-
-def leaves(node: object) -> Iterator[object]:
-    """Yields the values of a record that are no lists or mappings."""
-    if isinstance(node, dict):
-        for value in node.values():
-            yield from leaves(value)
-    elif isinstance(node, list):
-        for value in node:
-            yield from leaves(value)
-    else:
-        yield node
+pytest.importorskip("jsonschema", reason="the registry's schema is a JSON schema")
 
 
 def slug(record: dict[str, Any]) -> str:
@@ -79,7 +54,7 @@ def tiers_of(schema: dict[str, Any]) -> Iterator[tuple[str, int]]:
 def test_a_tier_has_its_fields(tier: int, stores: Mapping[str, Path]) -> None:
     """All fields of a tier and of those below are in the record, and none of a higher tier. One is a comment."""
     text = written(stores["stream"], "record", "--tier", str(tier))
-    for name, least in tiers_of(SCHEMA):
+    for name, least in tiers_of(schema()):
         assert (re.search(rf"^ +(?:# )?{name}:", text, re.MULTILINE) is not None) == (least <= tier), name
     assert "    # data_product_sector: TODO: one of Technology, " in text
 
@@ -154,7 +129,7 @@ def test_a_wrong_record_is_refused_by_the_schema(facts: DocumentFacts) -> None:
     """The schema can refuse: a field that it does not know, and a variant that it does not know."""
     for right, wrong in (("intended_use", "use"), ("'Pure DP'", "'Epsilon DP'"), ("epsilon: 1.3", "epsilon: 'much'")):
         text = record_text(facts)
-        assert right in text and list(VALIDATOR.iter_errors(yaml.safe_load(text.replace(right, wrong))))
+        assert right in text and list(validator().iter_errors(yaml.safe_load(text.replace(right, wrong))))
 
 
 def test_a_file_has_a_name_that_the_registry_takes(stores: Mapping[str, Path], tmp_path: Path) -> None:
