@@ -1,7 +1,7 @@
 """Division of a budget over rounds: exact rationals, fixed before any data is seen.
 
-With m rows of a unit, a pure round costs 2 m rate (choice) and m / b (answer), a zCDP round (m rate)^2 / 2 and m^2 / (2
-sigma^2). The parameter of an answer is b or sigma^2 (kernel.noise.law).
+With m rows of a unit, a pure round costs 2 m rate for the choice and m / b for the answer. A zCDP round costs
+(m rate)^2 / 2 and m^2 / (2 sigma^2). The parameter of an answer is b or sigma^2 (kernel.noise.law).
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def mean_absolute(pure: bool, variance: float) -> float:
 
 
 def error_after_rounds(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes: int, records: int) -> float:
-    """Guesses the mean total variation over marginals after the rounds: unasked marginals (UNSEEN), and noise."""
+    """Guesses the mean total variation of marginals after the rounds, from noise and unasked marginals (UNSEEN)."""
     _, parameter = schedule.of_round(schedule.round_price)
     noise = mean_absolute(schedule.pure, schedule.variance(parameter))
     unseen = UNSEEN * target_rounds(shapes, attributes) / schedule.rounds
