@@ -89,7 +89,7 @@ def _some(part: pa.Table) -> pa.ChunkedArray:
 
 
 def _answers(cursor: duckdb.DuckDBPyConnection, asking: Asking, runner: Runner) -> Iterator[pa.Table]:
-    """Yields tables of answers and other columns than inputs. While the worker computes a batch, the next one is read."""
+    """Yields tables of answers and other columns than inputs. While the worker computes one, the next is read."""
     read = reader.text_batches if asking.texts else reader.batches
     batches = read(cursor, asking.sql, asking.parameters, asking.rows)
     empty = next(batches)
