@@ -34,7 +34,9 @@ SECTIONS = {
         "superset", "metabase", "grafana", "power_bi_tableau", "excel", "postgresql", "psycopg", "dbt", "python",
     ),
     "How-to: ask": ("notebook_use", "adbc", "flight_sql", "shell", "web"),
-    "How-to: run": ("monthly", "report", "recipients", "certificates", "documents", "prepared", "stores", "engines"),
+    "How-to: run": (
+        "trial", "monthly", "report", "recipients", "certificates", "documents", "prepared", "stores", "engines",
+    ),
     "Reference": (
         "sql", "reference", "aggregates", "strategies", "summaries", "sparse_queries", "synthetic_data", "known",
         "left_out",

@@ -30,8 +30,8 @@ def test_figures_between_the_tables_are_computed() -> None:
     pure = odds.bound_epsilon(1.0)
     assert f"Without 10, with {odds.of_hundred(pure(0.1))}." in WORDS
     assert f"Right guesses {odds.of_hundred(odds.best_guess(pure))}." in WORDS
-    assert f"thought 50 of 100 thinks {odds.of_hundred(odds.believed(1.0, 0.5))} of 100 at most" in WORDS
-    assert f"thought 10 of 100 thinks {odds.of_hundred(odds.believed(1.0, 0.1))} at most" in WORDS
+    assert f"After any answer they give at most {odds.of_hundred(odds.believed(1.0, 0.5))}." in WORDS
+    assert f"who gave 10 gives at most {odds.of_hundred(odds.believed(1.0, 0.1))}." in WORDS
     for rho, words in ((0.5, "in {} of 100 cases, beside {}."), (2.0, "it is {}, beside {}.")):
         figures = odds.guess_of_whole_numbers(rho), odds.best_guess(odds.bound_gaussian(rho))
         assert words.format(*map(odds.of_hundred, figures)) in WORDS, rho

@@ -1,4 +1,7 @@
-"""Numbers of each kind of answer, for the comparison of runs. They are read before the recovery, a mere computation."""
+"""Numbers of each kind of answer, for the comparison of runs.
+
+They are read before the recovery, which only computes from them.
+"""
 
 from __future__ import annotations
 

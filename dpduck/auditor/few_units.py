@@ -37,7 +37,7 @@ def units_sql(private: Policies, table: TableName) -> str:
 
 
 def lay_out(twin: duckdb.DuckDBPyConnection, done: set[TableName]) -> None:
-    """Leaves a few units in each private table that is not in `done`, and no statistics of the removed rows."""
+    """Leaves only a few units in each private table that is not in `done`. No statistics of the other rows remain."""
     private = policies_of(twin)
     chosen_units = _chosen_units(twin, private)
     waiting = [table for table in private if table not in done]

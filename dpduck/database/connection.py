@@ -32,9 +32,10 @@ def load(
     """Registers dp() and the other functions on a connection, and attaches the store as `private`.
 
     store: a file, by default <name>_private.duckdb beside a database file. A database in memory has a store in memory.
-    steps: receives the name of each step of a release, for tests that stop the process there. If dpduck is loaded on
-    two connections of a database, it still works on one after the other is closed. In a read-only database the
-    functions are temporary, so dpduck must be loaded on each connection and cursor.
+    steps: receives the name of each step of a release, for tests that stop the process there.
+
+    If dpduck is loaded on two connections of a database, you may close one and go on with the other. In a read-only
+    database the functions are temporary, so dpduck must be loaded on each connection and cursor.
     """
     with _with_store(connection, store) as files:
         installed = are_kept(connection)

@@ -20,6 +20,7 @@ from dpduck.documents.sentences import (
     loss_text,
     makers_of,
     mechanisms_of,
+    names_text,
     period_word,
     unit_name,
     unit_text,
@@ -68,7 +69,8 @@ def _unit_sentences(facts: DocumentFacts) -> list[str]:
         said = [f"{text[:1].upper()}{text[1:]}: whether it is in the data, and what it says.",
                 "Somebody with k rows is protected k times less."]  # fmt: skip
     if word:
-        said.append(f"Somebody with rows in k {word}s is protected k times less, or more than that.")
+        times = "k times" if facts.budget.pure else "k times, or up to k times k times"
+        said.append(f"Of somebody with rows in k {word}s, {times} as much may be learned.")
     return [*said, "What is true of a whole group is not hidden: that is what the numbers are for."]
 
 
@@ -99,7 +101,7 @@ def _figures(facts: DocumentFacts) -> str:
         ("budget", " ".join(budget_sentences(facts)[:2])),
         ("model", "central: the owner's process adds the noise before anything leaves it"),
         ("mechanisms", "; ".join(mechanisms_of(facts.views)) or "discrete Laplace or Gaussian noise"),
-        ("tables", ", ".join(view.view.name for view in facts.views)),
+        ("tables", names_text([view.view.name for view in facts.views])),
         ("newest numbers", max(view.released_at for view in facts.views).date().isoformat()),
         ("made by", makers_of(facts.views)),
         ("certificates", f"{facts.entries} entries, last link {facts.link}"),

@@ -11,6 +11,7 @@ from dpduck.documents.sentences import (
     loss_text,
     makers_of,
     mechanisms_of,
+    names_text,
     period_word,
     rows_counted,
     spent_percent,
@@ -34,7 +35,7 @@ REFERENCES = {
 def methods_text(facts: DocumentFacts) -> str:
     """Returns the paragraph and its references."""
     unit, word, budget = unit_name(facts), period_word(facts), facts.budget
-    names = ", ".join(f"`{view.view.name}`" for view in facts.views)
+    names = names_text([f"`{view.view.name}`" for view in facts.views])
     mechanisms = mechanisms_of(facts.views)
     implied = epsilon_text(facts.spent, budget)
     tables = f"table{'' if len(facts.views) == 1 else 's'} {names}"

@@ -73,14 +73,27 @@ def unit_text(facts: DocumentFacts) -> str:
 
 
 def rows_counted(facts: DocumentFacts) -> list[str]:
-    """Says for each table how many rows of one unit are counted."""
+    """Says for each table how many rows of one unit are counted. Tables with one bound are in one sentence."""
     said, unit, word = [], unit_name(facts), period_word(facts)
+    bounds: dict[int, list[str]] = {}
     for policy in facts.policies:
         if policy.unit.own_columns:
-            most = policy.unit.max_rows
-            rows = f"At most {most} row{'' if most == 1 else 's'} of {unit}{f' in one {word}' if word else ''}"
-            said.append(f"{rows} {'is' if most == 1 else 'are'} counted in {policy.table.table}.")
+            bounds.setdefault(policy.unit.max_rows, []).append(policy.table.table)
+    for most, tables in sorted(bounds.items()):
+        rows = f"At most {most} row{'' if most == 1 else 's'} of {unit}{f' in one {word}' if word else ''}"
+        said.append(f"{rows} {'is' if most == 1 else 'are'} counted in {names_text(tables)}.")
     return [*said, "Further rows are left out."] if said else []
+
+
+def names_text(names: Sequence[str], most: int = 12) -> str:
+    """Returns names in a sentence, at most as many as `most` of them.
+
+    >>> names_text(["a"]), names_text(["a", "b", "c"]), names_text(["a", "b", "c", "d"], 2)
+    ('a', 'a, b and c', 'a, b and 2 others')
+    """
+    if len(names) > most:
+        return f"{', '.join(names[:most])} and {len(names) - most} others"
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def left_out(facts: DocumentFacts) -> list[str]:
@@ -88,9 +101,9 @@ def left_out(facts: DocumentFacts) -> list[str]:
     said = rows_counted(facts)
     if any(policy.domains for policy in facts.policies):
         said.append("Rows with a value outside of the declared lists and ranges are in no group, except where noted.")
-    for policy in facts.policies:
-        for clamp in policy.clamps:
-            said.append(f"Values of {clamp.column} below {clamp.low} or above {clamp.high} count as the nearest bound.")
+    clamps = [f"{clamp.column} ({clamp.low} to {clamp.high})" for policy in facts.policies for clamp in policy.clamps]
+    if clamps:
+        said.append(f"Values outside of their bounds count as the nearest bound: {names_text(clamps)}.")
     if any(view.price.delta for view in facts.views):
         said.append("Groups that were not declared are shown only if their noisy count is above a threshold.")
     if any(view.stream is not None for view in facts.views):
@@ -192,8 +205,10 @@ def budget_sentences(facts: DocumentFacts) -> list[str]:
 def update_sentences(facts: DocumentFacts) -> list[str]:
     """Says how often the numbers may be updated: by periods, by streams, or out of the rest of the budget."""
     word, said = period_word(facts), []
+    lifetime = facts.budget.lifetime
     if word:
-        said.append(f"Each {word} has a budget of its own, so that new {word}s can be published for ever.")
+        end = "for ever" if lifetime is None else f"until all {word}s together have cost {budget_text(lifetime)}"
+        said.append(f"Each {word} has a budget of its own. New {word}s can be published {end}.")
     for view in facts.views:
         if view.stream is not None:
             done, most = view.stream

@@ -472,7 +472,7 @@ def _made_type(feature: Feature) -> str:
 
 
 def _require_conditions(conditions: Iterable[Expression], carried: Carried) -> None:
-    """Refuses everything but typed conditions, and analysts' expressions for the worker (AnalystSql)."""
+    """Refuses a condition that is neither typed nor an analyst's expression for the worker (AnalystSql)."""
     listed = list(conditions)
     demand(all(isinstance(condition, RowCondition | AnalystSql) for condition in listed), "a condition that is none")
     _require_columns(listed, carried)

@@ -5,7 +5,7 @@
 2. The price of each release, computed from its noise and its sensitivity to one privacy unit.
 3. The budgets: the entries of a privacy unit never exceed its declared budget, in each period if there are periods.
 
-Nobody can check without the data that rows were counted as the plan says. The rho of Gaussian noise is D2^2 / (2
+Only with the data can anybody check that rows were counted as the plan says. The rho of Gaussian noise is D2^2 / (2
 sigma^2), the epsilon of Laplace noise is D1 / b (Bun and Steinke 2016). All amounts are exact rationals.
 """
 
@@ -297,7 +297,7 @@ def positive(value: str) -> Fraction:
 
 
 def of_noise(noise: Part, l1: int, l2_squared: int, most: int) -> Price:
-    """Computes the price of integers with one noise. Its parameter is the scale b of Laplace, or sigma^2 of Gauss."""
+    """Computes the price of integers that all get this noise: Laplace of scale b, or Gaussian with sigma^2."""
     scale = positive(noise["parameter"])
     if noise["law"] == "discrete Gaussian":
         return None, Fraction(l2_squared) / (2 * scale), Fraction(0)

@@ -55,5 +55,5 @@ def cell_html(value: Any, is_name: bool) -> str:
 
 
 def value_text(value: Any) -> str:
-    """Writes a number, a whole number with separators of thousands."""
+    """Writes a number. A whole number gets separators of thousands."""
     return f"{value:,}" if isinstance(value, int) else number_text(float(value))

@@ -140,7 +140,7 @@ def _error(rows: IntegerArray, answers: FloatArray, weights: FloatArray, noise: 
 
 
 def _search(counts: FloatArray, weights: FloatArray, noise: NoiseKind) -> IntegerArray:
-    """Returns a matrix over the kinds that some count includes: the optimum (Gaussian), else HDMM's p-identity."""
+    """Returns a matrix over the kinds that are in a count. It is optimal for Gaussian noise, else HDMM's p-identity."""
     gram = counts.T @ (weights[:, None] * counts)
     if noise is NoiseKind.GAUSSIAN:
         return quantise_l2(optimise_gaussian(gram, SECONDS).matrix, BITS)

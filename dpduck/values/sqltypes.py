@@ -348,7 +348,7 @@ class SqlType:
 
     @cached_property
     def has_labels(self) -> bool:
-        """Tells whether a text can be cast back to its value. VARIANT and GEOMETRY cannot, alone or nested."""
+        """Tells whether a value's text can be cast back to it. This fails for VARIANT and GEOMETRY, even nested."""
         return not self.mentions("VARIANT", "GEOMETRY")
 
     @cached_property

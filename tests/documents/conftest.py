@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -25,6 +26,18 @@ class Stores(Mapping[str, Path]):
 
     def __len__(self) -> int:
         return len(KINDS)
+
+
+OLD = Path(__file__).parents[1] / "database" / "pinned" / "store_0_2.zip"
+
+
+@pytest.fixture
+def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The database of a store that version 0.2 wrote."""
+    shutil.unpack_archive(OLD, tmp_path)
+    (tmp_path / "clinic_private_secrets").chmod(0o600)
+    monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path / "state"))
+    return tmp_path / "clinic.duckdb"
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,6 @@ from dpduck.publish.published_views import open_store
 from dpduck.values.accounting import epsilon_of
 from tests.support.documented import CANARY, DOMAINS, KINDS, ROWS, label_of, make_store, refused, written
 
-OLD = Path(__file__).parents[1] / "database" / "pinned" / "store_0_2.zip"
 AMOUNT = re.compile(r"(epsilon|rho|delta)(?:_keys)? = ([0-9.e+-]*[0-9])")
 
 
@@ -175,18 +174,15 @@ def test_a_dropped_policy_leaves_the_charges(tmp_path: Path, monkeypatch: pytest
     assert "one patient" in said and "epsilon = 1.3" in said and "13 % of a budget of epsilon = 10" in said
 
 
-def test_a_store_of_0_2_has_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_of_0_2_has_documents(old: Path) -> None:
     """A store that version 0.2 wrote, with a sketch, a synthetic table and a stream. All of its charges are summed."""
-    shutil.unpack_archive(OLD, tmp_path)
-    (tmp_path / "clinic_private_secrets").chmod(0o600)
-    monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path / "state"))
-    said = documents_of(tmp_path / "clinic.duckdb")
+    said = documents_of(old)
     assert "This table is a summary" in said["codebook"] and "made up" in said["codebook"]
-    with dpduck.connect(tmp_path / "clinic.duckdb") as owner:
+    with dpduck.connect(old) as owner:
         ((spent,),) = owner.execute(
             "SELECT DISTINCT spent FROM dp_budget() WHERE measure = 'rho' AND table_name = 'visits'"
         ).fetchall()
-    with open_store(tmp_path / "clinic_private.duckdb") as store:
+    with open_store(old.with_name("clinic_private.duckdb")) as store:
         assert float(read_facts(store, 75).spent.rho) == spent
     assert f"rho = {spent:.4g}"[:9] in said["label"]
 

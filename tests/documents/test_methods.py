@@ -13,7 +13,7 @@ def test_a_paragraph_says_how_the_numbers_were_made(stores: Mapping[str, Path]) 
     """Kind, unit, bound of rows, noise, price, budget and odds, with what only the owner can say."""
     said, _, references = written(stores["pure"], "methods").partition("\n\n")
     for told in (
-        "The numbers in the tables `cube`, `total` were released with pure differential privacy [1] by dpduck",
+        "The numbers in the tables `cube` and `total` were released with pure differential privacy [1] by dpduck",
         "two databases are neighbours if they differ in one such unit",
         "At most 3 rows of one patient are counted in visits. Further rows are left out.",
         "Mechanisms: discrete Laplace noise [2].",

@@ -53,7 +53,7 @@ class Number(Expression):
         return None
 
     def widen(self, digits: int, scale: int, names: Names) -> str:
-        """Writes the number as DECIMAL(digits, scale), a type with no fewer digits on either side of the point."""
+        """Writes the number as DECIMAL(digits, scale), with at least the number's digits on each side of the point."""
         written = self.write(names)
         same = (digits, scale) == (self.digits, self.scale)
         return written if same else f"CAST({written} AS {decimal_name(digits, scale)})"

@@ -465,7 +465,7 @@ def _short_texts(reading: JobReading) -> list[str]:
 
 
 def _short_key(key: KeyText | Own, scan: JobScan) -> str:
-    """Writes the text of a digest's key, NULL if too long."""
+    """Writes SQL for the key of a digest. The key is NULL if its texts are too long."""
     # DuckDB concatenates texts for some thousand rows at a time, which may all be one person's rows
     parts = Counter(part.column for part in key.parts) if isinstance(key, KeyText) else Counter[StoredColumn]()
     texts = {column.quoted_name: times for column, times in parts.items() if column.type_name == "VARCHAR"}

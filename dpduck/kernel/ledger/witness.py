@@ -26,7 +26,7 @@ from dpduck.values.errors import StoreError
 
 
 def state_directory(environment: Mapping[str, str]) -> Path | None:
-    """Returns the folder of witnesses by the environment. None if the owner chose to have none.
+    """Returns the folder of witnesses that the environment names, or the default. None if the owner wants no witness.
 
     >>> state_directory({"XDG_STATE_HOME": "/var/state"}).as_posix()
     '/var/state/dpduck'

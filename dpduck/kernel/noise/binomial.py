@@ -82,7 +82,10 @@ def _in_floats(trials: int, bounds: Bounds, uniform: LazyUniform) -> int | None:
 
 
 def _leaves_out(weights: FloatArray, length: int) -> bool:
-    """Tells whether the omitted weights may matter. A geometric series with the ratio of the last two bounds them."""
+    """Tells whether the omitted weights may matter.
+
+    A geometric series bounds their sum. Its ratio is the ratio of the last two weights that were computed.
+    """
     if len(weights) == length:
         return False
     last, before = float(weights[-1]), float(weights[-2])

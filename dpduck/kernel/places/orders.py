@@ -84,7 +84,7 @@ class Order:
     key: int | None = field(default=None, repr=False)
 
     def plain(self) -> dict[str, Any]:
-        """Returns the order as it is sent: types of the standard library and pyarrow alone, and without `before`."""
+        """Returns the order as it is sent, without `before`. All types are of the standard library or of pyarrow."""
         return asdict(replace(self, before=None))
 
 

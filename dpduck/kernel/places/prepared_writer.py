@@ -3,8 +3,8 @@
 `write_prepared` copies a private table and adds four columns about the unit of each row: the unit as a number, the
 number of its rows, the number of those outside of some domain, and the row's place in the keyed order in which a unit's
 rows are kept. One column for each DOMAIN holds codes, NULL outside of the domain. A prepared table is sorted by unit:
-units inside of every domain first, then by number of rows. Different rows of a unit that tie in the keyed order, as 0
-and -0, have one place. Their unit counts as one with rows outside, so its rows are ranked.
+units inside of every domain first, then by number of rows. Different rows of a unit may tie in the keyed order, as 0
+and -0 do. Such rows have one place. The unit is then treated as if it had rows outside, so its rows are ranked.
 """
 
 from __future__ import annotations

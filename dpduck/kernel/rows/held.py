@@ -3,8 +3,8 @@
 DuckDB keeps either side of a join in memory. A few long texts of one person, or their copies, could fill the memory.
 The statement would then fail after its charge, and so reveal them. So if rows are joined or counted for each unit, each
 table is read in a SELECT of its own, which leaves out a row with too long a text. It also computes the hash that orders
-a unit's rows. A value that no expression can read becomes TRUE, or stays NULL. Public tables are read alike: private
-rows decide how often their rows are held.
+a unit's rows. A value that no expression can read becomes TRUE, or stays NULL. Public tables are read in the same
+way, since private rows decide how often a public row is held.
 """
 
 from __future__ import annotations
@@ -121,9 +121,9 @@ def cut_sql(join: Join, number: Expression | None = None) -> tuple[list[str], st
     """Writes SQL that keeps at most join.copies rows of a table for each value of its keys.
 
     Returns columns to add to the table first, and a QUALIFY over them. In a private table, rows of one key are of one
-    unit. The first by a keyed hash of their own content are kept: neither other units nor chance decide. Tied rows are
-    equal, bit by bit, in all that may be read. number: the number of a private row's period, for a limit in each
-    period.
+    unit. A keyed hash of their own content orders the rows, and the first are kept: neither other units nor chance
+    decide. Tied rows are equal, bit by bit, in all that may be read. number: the number of a private row's period, for
+    a limit in each period.
     """
     keys, content = ([column.of("dpduck_t") for column in columns] for columns in (join.keys, join.content))
     apart = [apart_sql(own, column.type_name) for own, column in zip(content, join.content, strict=True)]

@@ -103,7 +103,7 @@ def record_batches(
 def pour_rows(
     second: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object], name: str, rows: pa.RecordBatchReader
 ) -> None:
-    """Runs a statement without a result that reads rows from elsewhere, registered under a name, and only once."""
+    """Runs a statement that gives no result. It reads `rows` under the name `name`, which it can do only once."""
     second.register(name, rows)
     try:
         run(second, sql, parameters)

@@ -1,7 +1,7 @@
 """Reads rows, sends their inputs to a worker, and puts the worker's answers in place of the inputs (program.py).
 
-With reader, worker and workers this file is sent unchanged to an engine's tasks (places/orders.py). Besides these they
-import errors and child_process of values/, and nothing else of dpduck.
+Four files are sent unchanged to an engine's tasks (places/orders.py): reader, worker, workers and this one. They
+import each other, and errors and child_process of values/, and nothing else of dpduck.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _some(part: pa.Table) -> pa.ChunkedArray:
 
 
 def _answers(cursor: duckdb.DuckDBPyConnection, asking: Asking, runner: Runner) -> Iterator[pa.Table]:
-    """Yields tables of other columns and answers. While the worker computes a batch, the database reads the next."""
+    """Yields tables of answers and other columns than inputs. While the worker computes one, the next is read."""
     read = reader.text_batches if asking.texts else reader.batches
     batches = read(cursor, asking.sql, asking.parameters, asking.rows)
     empty = next(batches)

@@ -45,7 +45,7 @@ def require_row_local(sql: str, columns: frozenset[str]) -> None:
 
 
 def _tuples_in_comparison(part: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns the tuples that a comparison, BETWEEN or IN compares with tuples alone. Others are refused."""
+    """Returns the operands of a comparison, BETWEEN or IN, if all of them are tuples. All other tuples are refused."""
     # a cast of a tuple to a text doubles its quotes, so its length would have no bound
     sides = {"COMPARISON": ("left", "right"), "BETWEEN": ("input", "lower", "upper")}.get(part.get("class", ""), ())
     beside = part["children"] if part.get("type") in ("COMPARE_IN", "COMPARE_NOT_IN") else [part[arg] for arg in sides]

@@ -143,7 +143,10 @@ def is_one_period(source: RowSource, word: str) -> bool:
 
 
 def span_of(source: RowSource, word: str) -> MomentSpan:
-    """Returns a span of the moments of all rows that conditions leave. The moments of one row lie in one period."""
+    """Returns a span that includes the moments of all rows that meet the conditions.
+
+    The moments of one row lie in one period.
+    """
     span = reduce(MomentSpan.both, [span_of(branch, word) for branch in source.branches]) if source.branches else _ANY
     for join in source.private_joins:
         span = _join_spans(span, span_of(join.source, word), join.kind)

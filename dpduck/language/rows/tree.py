@@ -52,7 +52,7 @@ class PrivateJoin:
 
     @property
     def aliases_by_key(self) -> frozenset[str]:
-        """Returns the aliases of relations with a key that is compared with a column of the other side."""
+        """Returns the aliases of the relations with a key among the columns that the join compares."""
         return frozenset(relation.alias for pair in self.equal for relation, name in pair if relation.is_key(name))
 
 
@@ -144,7 +144,7 @@ class RowSource:
 
     @property
     def all_branches(self) -> tuple[RowSource, ...]:
-        """Returns the branches of this source and of joined sources, with their own branches."""
+        """Returns the branches of this source and of joined sources, and all branches inside these branches."""
         branches: list[RowSource] = []
         for branch in self.branches:
             branches += (branch, *branch.all_branches)

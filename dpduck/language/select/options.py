@@ -183,7 +183,7 @@ def _caption(given: StatementOptions) -> Caption:
 
 
 def require_caption(caption: Caption, shown: Sequence[tuple[str, int]], is_view: bool, place: exp.Expr) -> None:
-    """Refuses a caption of a statement that is no private view, and a caption with more units than answers."""
+    """Refuses a caption if the statement makes no private view, or has fewer answers than the caption has `units`."""
     if not is_view:
         what = "a title, a description and units are for the readers of a private view"
         raise refusal(place, what, "CREATE PRIVATE VIEW name OPTIONS (title = '..', ..) AS SELECT ..")

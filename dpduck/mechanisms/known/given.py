@@ -1,7 +1,8 @@
 """Plans of marginals for a statement beside earlier releases: each marginal is as precise as the answer still needs.
 
-Marginals of all columns of a statement without its conditions cost the same if no cells are added up, and answer other
-questions, too. Plans depend on public noise and shapes of releases, and on no estimate.
+Suppose that a statement's conditions are dropped, and their columns become columns of the marginals. If no cells are
+added up, the price is the same, and the marginals answer other questions, too. Plans depend on public noise and
+shapes of releases, and on no estimate.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class MarginalGap:
 
 
 def request_at_price(request: SelectRequest, amount: Fraction) -> SelectRequest:
-    """Returns a request at a price in place of its target. It is planned for its worst cell, like a target."""
+    """Returns a request with this price in place of its target. Its plan is for the worst cell, as with the target."""
     question = request.question
     if request.price.target is not None and (question.has_ranges or len(question.grouping_sets) > 1):
         request = replace(request, question=replace(question, treatment=replace(question.treatment, evenly=True)))

@@ -248,7 +248,7 @@ def _is_of_a_column(measure: Measure) -> bool:
 
 
 def _sum_norms(check: StatementCheck, measure: Measure, bound: Fraction) -> tuple[Fraction, ...]:
-    """Returns a norm for each summed column: the bound for the measure's column, and no bound for others."""
+    """Returns a norm for each summed column. It is `bound` for the measure's column, and binds no unit for others."""
     operands = dict.fromkeys(
         entry.operand for entry, _ in check.aggregates if entry.operand is not None and entry.operand.sql
     )  # fmt: skip

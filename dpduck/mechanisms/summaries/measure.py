@@ -185,9 +185,10 @@ def summary_table(proposal: SummaryProposal, noisy: Drawn, tools: Tools) -> Rele
 def _with_loss(
     proposal: SummaryProposal, estimates: EstimatedSummary, design: SummaryDesign, total: int | None
 ) -> EstimatedSummary:
-    """Adds the error of dropped cells to the variances of sums, by the noisy number of rows or EXPECT ROWS.
+    """Adds the error of dropped cells to the variances of sums.
 
-    EXPECT ROWS serves only if the statement counts all rows of one table. Without a number, the error is unknown.
+    The error is computed from the number of rows: a noisy one, or EXPECT ROWS. EXPECT ROWS serves only if the
+    statement counts all rows of one table. Without a number, the error is unknown.
     """
     request, summary = proposal.request, require_summary(proposal.request)
     if design.theta == 1 or any(axis is not None and axis.shape == "haar" for axis in proposal.query.axes):

@@ -1,7 +1,7 @@
 """Division of a budget over rounds: exact rationals, fixed before any data is seen.
 
-With m rows of a unit, a pure round costs 2 m rate (choice) and m / b (answer), a zCDP round (m rate)^2 / 2 and m^2 / (2
-sigma^2). The parameter of an answer is b or sigma^2 (kernel.noise.law).
+With m rows of a unit, a pure round costs 2 m rate for the choice and m / b for the answer. A zCDP round costs
+(m rate)^2 / 2 and m^2 / (2 sigma^2). The parameter of an answer is b or sigma^2 (kernel.noise.law).
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def mean_absolute(pure: bool, variance: float) -> float:
 
 
 def error_after_rounds(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes: int, records: int) -> float:
-    """Guesses the mean total variation over marginals after the rounds: unasked marginals (UNSEEN), and noise."""
+    """Guesses the mean total variation of marginals after the rounds, from noise and unasked marginals (UNSEEN)."""
     _, parameter = schedule.of_round(schedule.round_price)
     noise = mean_absolute(schedule.pure, schedule.variance(parameter))
     unseen = UNSEEN * target_rounds(shapes, attributes) / schedule.rounds
@@ -115,9 +115,9 @@ def error_after_rounds(schedule: Schedule, shapes: Sequence[tuple[int, ...]], at
 def aim_error(schedule: Schedule, shapes: Sequence[tuple[int, ...]], sizes: Sequence[int], records: int) -> float:
     """Returns the predicted mean total variation over marginals for rounds that anneal.
 
-    It is a power of the noise that remains in a pair of columns, if three pairs a column share the whole price.
-    Marginals with more pairs have a larger error. If only 1-way marginals are measured, a pair has their noise twice,
-    and the dependence between its columns. docs/synthetic_data.md says how far off this is.
+    The error of a pair of columns is a power of its remaining noise, as if three pairs for each column shared the whole
+    price. Marginals with more pairs have a larger error. If only 1-way marginals are measured, the error of a pair is
+    twice their noise, plus the dependence between its columns. docs/synthetic_data.md says how far off this is.
     """
     numbers = [len(shape) * (len(shape) - 1) / 2 or 0.2 for shape in shapes]
     price = schedule.amount / (3 * len(sizes)) if schedule.rounds else schedule.first_price
@@ -143,7 +143,8 @@ def pair_noise(schedule: Schedule, sizes: Sequence[int], records: int) -> float:
 def all_drowned(schedule: Schedule, sizes: Sequence[int], records: int) -> bool:
     """Tells whether noise drowns all pairs of columns, so that only 1-way marginals are worth their price.
 
-    Pairs of small columns may be worth it although an average pair is not, if they suffice for a tree over all columns.
+    An average pair may be drowned although pairs of small columns are clear. These pairs are worth their price if they
+    suffice for a tree over all columns.
     """
     if pair_noise(schedule, sizes, records) <= DROWNED:
         return False

@@ -127,7 +127,7 @@ def haar_strategy(problem: RangeProblem) -> RangeStrategy:
 
 
 def hierarchy_strategy(problem: RangeProblem, branchings: tuple[int, ...] = BRANCHINGS) -> RangeStrategy:
-    """Returns the best tree by branching factor, with optimal or uniform budgets per level. Levels may be left out."""
+    """Returns the best tree: one of each branching factor is tried. Levels have optimal or uniform budgets, or none."""
     buckets, boundaries = problem.reduction
     trees = [build_hierarchy(buckets.size, branching) for branching in branchings]
     shares_of = uniform_shares if problem.uniform else level_shares

@@ -81,7 +81,7 @@ def matrix_of(factor: Factor) -> IntegerArray:
 
 
 def factor_over(size: int, boundaries: IndexArray, entries: IntegerArray | scipy.sparse.csr_array) -> Factor:
-    """Returns a factor over `size` values from integer rows over buckets. Values outside all buckets have zeros."""
+    """Returns a factor: integer rows over buckets, as rows over `size` values. Values in no bucket have zeros."""
     rows = entries.shape[0]
     buckets = len(boundaries) - 1
     inside = boundaries[-1] - boundaries[0]

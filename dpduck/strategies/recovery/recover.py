@@ -44,7 +44,10 @@ def _from_tables(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray,
 
 
 def _inverse_transform(plan: Plan, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-    """Computes each cell of marginal B as the sum of chi(cell) f / m_B over its coefficients f (Theorem 4.1 (2))."""
+    """Computes each cell of marginal B as the sum of chi(cell) f / m_B over its coefficients f (Theorem 4.1 (2)).
+
+    chi(cell) is the sign of a coefficient in the cell. m_B is the number of codes of B.
+    """
     lattice = close_downward(plan.workload.marginals, plan.workload.sizes)
     sums = [np.zeros(tuple(plan.workload.sizes[attribute] for attribute in members)) for members in lattice.sets]
     for measurement, answers in zip(plan.measurements, noisy, strict=True):

@@ -160,7 +160,7 @@ class ViewSearch:
         return designs
 
     def _halve(self, designs: list[DesignStart]) -> list[DesignStart]:
-        """Anneals assignments of designs in rounds. Each round keeps the better half, with more steps for a design."""
+        """Anneals assignments of designs in rounds. The better half goes into the next round, with more steps each."""
         rounds = max(1, ceil(log2(max(1, len(designs)) / 3)) + 1)
         for number in range(rounds if designs else 0):
             cost = sum(assigning_seconds(self.objective, design) for design in designs)
