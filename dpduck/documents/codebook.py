@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from io import StringIO
 
@@ -21,12 +21,15 @@ from dpduck.publish.pictures import Shape, shape_of
 from dpduck.publish.table_html import table_html
 from dpduck.publish.view_section import caption_of
 from dpduck.publish.words import number_text
-from dpduck.values.column_notes import FROM_ANSWERS, IS_ANSWER, Values
+from dpduck.values.column_notes import FROM_ANSWERS, IS_ANSWER, KEYS, Values
+from dpduck.values.domain import RangeDomain
 from dpduck.values.quoting import quote_identifier, quote_text
 
 MADE = "dpduck document codebook"
 MOST_VALUES = 20
 """Largest number of values of a key that the codebook lists. Of more values it names the first and the last one."""
+
+_SELECTED = KEYS[1]
 
 HEADS = ("column", "type", "meaning", "values", "unit", "standard error")
 
@@ -66,7 +69,7 @@ def describe_views(connection: duckdb.DuckDBPyConnection, facts: DocumentFacts) 
     for view in facts.views:
         caption = caption_of(view.view.comment)
         shape = shape_of([(column.name, column.type_name, column.comment) for column in view.view.columns])
-        columns = tuple(_columns(connection, view, shape))
+        columns = tuple(_with_bin_ends(column, shape, facts) for column in _columns(connection, view, shape))
         title = caption.title or view.view.name
         promise = f"{caption.guarantee[:1].upper()}{caption.guarantee[1:]}."
         described.append(CodebookView(view, title, caption.description, promise, columns, tuple(_advice(view, shape))))
@@ -91,9 +94,30 @@ def _columns(connection: duckdb.DuckDBPyConnection, view: DocumentedView, shape:
             columns.append(CodebookColumn(name, type_name, f"the standard error of {of_error[name]}"))
         else:
             values = _values(connection, view, name) if name in keys or name == shape.named else ""
-            meaning = FROM_ANSWERS if comment.startswith(FROM_ANSWERS) else comment
-            columns.append(CodebookColumn(name, type_name, meaning, values))
+            columns.append(CodebookColumn(name, type_name, _meaning(comment), values))
     return columns
+
+
+def _meaning(comment: str) -> str:
+    """Returns a comment without the guarantee, which stands above the table.
+
+    >>> _meaning("a selected value, differentially private, rho = 1 (zCDP); above a threshold; NULL is one of them")
+    'a selected value; above a threshold; NULL is one of them'
+    """
+    first, *rest = comment.split("; ")
+    name = next((words for words in (FROM_ANSWERS, _SELECTED) if first.startswith(words)), first)
+    return name if name == FROM_ANSWERS else "; ".join((name, *rest))
+
+
+def _with_bin_ends(column: CodebookColumn, shape: Shape, facts: DocumentFacts) -> CodebookColumn:
+    """Adds the ends of the bins to a key that shows the lower edges of a declared range under its own name."""
+    first = column.values.partition(", ")[0].partition(" to ")[0]
+    if any(key.name == column.name and key.values is Values.BIN for key in shape.keys):
+        for domain in (policy.domain(column.name) for policy in facts.policies):
+            if isinstance(domain, RangeDomain) and first in domain.edges:
+                step = f"{domain.step_count} {domain.unit}" if domain.unit else domain.step
+                return replace(column, values=f"{column.values}; bins of {step} each, up to {domain.upper}")
+    return column
 
 
 def _values(connection: duckdb.DuckDBPyConnection, view: DocumentedView, column: str) -> str:

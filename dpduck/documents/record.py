@@ -214,7 +214,7 @@ def _implementation(facts: DocumentFacts, tried: bool) -> Fields:
             "two and so on. Whoever only receives the tables sees no time.",
             "- Platform: no row decides whether a statement fails, or its shape, type, price or text. Conditions on "
             "rows are kept from the scans of the database.",
-            "- Security: each charge is on disk before a row is read. The ledger is a chain of keyed hashes.",
+            "- Security: each charge is on disk before a private row is counted. Keyed hashes chain the ledger.",
             f"- {TO_FILL_IN}who can read the database file, and how it is protected.",
         ]),
         "justification": f"{TO_FILL_IN}how the unit, the budget and the bounds were chosen, and by whom.",

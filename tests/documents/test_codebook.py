@@ -73,6 +73,16 @@ def test_many_values_are_named_by_their_ends(tmp_path: Path, monkeypatch: pytest
     assert age["values"] == "0 to 99, 100 values, and NULL"
 
 
+def test_bins_have_ends_and_selected_values_have_no_guarantee(stores: Mapping[str, Path]) -> None:
+    """The last bin of a key ends somewhere. What was selected says so, and the promise stands above the table."""
+    (day, *_) = listed(stores["stream"])
+    assert day["values"] == "2024-01-01, 2024-02-01; bins of 1 month each, up to 2025-01-01"
+    (age, *_) = listed(stores["keys"])
+    assert age["meaning"] == "a selected value; above a threshold; NULL is one of them"
+    (ward, *_) = listed(stores["rho"])
+    assert ward["values"] == "north, south", "a list has no bins"
+
+
 def test_advice_fits_the_view(stores: Mapping[str, Path]) -> None:
     """Levels of a cube overlap, groups do not, a stream has sums over periods, and made-up rows have no error."""
     said = {kind: written(database, "codebook") for kind, database in stores.items()}

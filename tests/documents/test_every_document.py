@@ -15,10 +15,12 @@ from click.testing import CliRunner
 
 import dpduck
 from benchmarks.odds import best_guess, bound_epsilon, bound_rho
+from dpduck.auditor.neighbours import require_database
 from dpduck.commands.command_line import main
 from dpduck.database.connection import verify_store
 from dpduck.documents.facts import read_facts
 from dpduck.publish.published_views import open_store
+from dpduck.store.cursors import Caller
 from dpduck.values.accounting import epsilon_of
 from tests.support.documented import CANARY, DOMAINS, KINDS, ROWS, label_of, make_store, refused, written
 
@@ -162,6 +164,19 @@ def test_views_of_two_units_have_two_documents(tmp_path: Path, monkeypatch: pyte
     assert "epsilon = 0.7" in written(database, "methods", "--view", "all_shops")
     assert "epsilon = 1" in written(database, "methods", "--view", "by_ward")
     assert "no private view 'nothing'" in refused(database, "methods", "--view", "nothing")
+
+
+def test_principals_are_counted_and_never_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A statement that somebody else paid for is in the sum, and makes the deployment interactive."""
+    monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path / "state"))
+    database = make_store(tmp_path, KINDS["rho"])
+    with dpduck.connect(database) as owner:
+        asked = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (rho = 0.25) sex, count(*) AS n FROM visits GROUP BY sex"
+        require_database(owner).run(asked, Caller("principal_zoe", owner=False, share=Fraction(1, 2)))
+    said = documents_of(database)
+    assert "access_type: 'Interactive'" in said["record"] and "rho: 0.375" in said["record"]
+    assert "Also from those who asked questions of their own" in said["label"]
+    assert not [name for name, text in said.items() if "zoe" in text or "GROUP BY sex" in text]
 
 
 def test_a_dropped_policy_leaves_the_charges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
