@@ -35,7 +35,7 @@ FREE = frozenset(
     (
         "explain", "budget", "ledger_entries", "list_policies", "list_releases", "list_sessions", "list_streams",
         "check", "difference", "stderr_of", "ratio_of", "columns", "draft", "twin", "plan", "known", "errors",
-        "compare", "certificate",
+        "compare", "certificate", "trial",
     )
 )  # fmt: skip
 """Actions that charge nothing and change nothing. They also run when a client asks for columns alone."""

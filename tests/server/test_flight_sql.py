@@ -190,6 +190,7 @@ def test_statements_pass_the_gate(alice: Any, served: Served) -> None:
         (ask("SELECT count(*) FROM visits"), "the statement is not annotated"),
         (ask("DROP PRIVATE VIEW ages"), "the private view 'ages' belongs to somebody else"),
         ("FROM dp_check('visits')", owner),
+        ("FROM dp_trial('SELECT 1')", owner),
     ):
         assert f"{reason}; accepted: " in refused(alice, served, sql), sql[:100]
 

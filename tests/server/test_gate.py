@@ -152,6 +152,9 @@ def test_owner_statements_are_refused(served: Served) -> None:
             assert "the data owner's" in served.refused(who, ask(statement))
     for argument in ("'visits'", "'visits', $$ " + count("sex", "0.02") + " $$", "'secret', 'no statement'"):
         assert "the data owner's" in served.refused("alice", f"FROM dp_check({argument})")
+    for argument in ("'SELECT 1'", f"$$ {count('sex', '0.02')} $$, runs := 2", "$$ SELECT 1 $$, epsilon := [1, 2]"):
+        for who in served.tokens:
+            assert "the data owner's" in served.refused(who, f"FROM dp_trial({argument})")
 
 
 def test_listings_show_private_views_alone(served: Served) -> None:

@@ -1,0 +1,103 @@
+"""Criteria: a file in TOML, checked against the runs of a trial, and the smallest price that meets them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from dpduck.database import functions
+from dpduck.store.cursors import Caller
+from dpduck.trial.criteria import Criterion, read_criteria
+from dpduck.trial.readings import TableBounds
+from dpduck.trial.suggest import choices_of_bounds, round_up, suggest
+from dpduck.values.errors import Refusal
+from tests.support.clinics import Clinic
+from tests.trial.test_trial import clinic_of
+from tests.trial.trial_tables import TABLES
+
+OWNER = Caller("owner", owner=True)
+RUNS = 100
+
+
+def test_a_file_of_criteria(tmp_path: Path) -> None:
+    """Each entry has its meaning, and the default of the others."""
+    file = tmp_path / "criteria.toml"
+    file.write_text("[[criteria]]\nerror = 0.1\nleast_rows = 100\n[[criteria]]\nstatement = 2\ndropped = 0.05\n")
+    first, second = read_criteria(file)
+    assert first == Criterion(error=0.1, least_rows=100)
+    assert second == Criterion(statement=2, dropped=0.05)
+    assert str(first) == "95 % of the cells of at least 100 rows within 10 %, in 95 % of the releases"
+    assert str(second) == "statement 2: at most 5 % of the true rows dropped, in 95 % of the releases"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "criteria = 1", "[[criteria]]", "[[criteria]]\nerror = 'a'", "[[criteria]]\nerror = -1",
+        "[[criteria]]\nshare = 0.5", "[[criteria]]\nerror = 0.1\nmuch = 1", "[[criteria]]\ndropped = 2", "[[",
+        "[[criteria]]\nstatement = 0\nerror = 0.1", "[[criteria]]\nerror = true",
+    ],
+)  # fmt: skip
+def test_a_wrong_file_is_refused(tmp_path: Path, text: str) -> None:
+    """A file that says nothing, or something unknown, is refused in one line."""
+    file = tmp_path / "criteria.toml"
+    file.write_text(text)
+    with pytest.raises(Refusal) as refused:
+        read_criteria(file)
+    assert "accepted: [[criteria]]" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_criterion_counts_runs(open_clinic: Callable[..., Clinic]) -> None:
+    """An error of 0 is met by hardly any run, a huge one by all. An unknown answer is refused."""
+    clinic = clinic_of(open_clinic, TABLES[0])
+    database = functions.database_of(clinic.con)
+    assert database is not None
+    text = TABLES[0].statement
+    criteria = [Criterion(error=1e-9), Criterion(error=1e6), Criterion(dropped=0), Criterion(answer="n", error=1e6)]
+    (trial,) = database.trials.run(text, 20, [None], OWNER, criteria)
+    assert [share for _, share in trial.met] == [0, 1, 1, 1]
+    with pytest.raises(Refusal, match="no answer is named"):
+        database.trials.run(text, 5, [None], OWNER, [Criterion(answer="other", error=1)])
+
+
+def test_the_smallest_price_is_found() -> None:
+    """A search over prices finds the threshold within its steps, and takes the cheaper bounds."""
+    own = {"t": TableBounds(4, {})}
+    other = {"t": TableBounds(8, {})}
+
+    def attempt(epsilon: Fraction, bounds: object, runs: int) -> float:
+        return 1.0 if epsilon >= (Fraction(2) if bounds else Fraction(3)) else 0.0
+
+    found = suggest(attempt, list(choices_of_bounds(own, [other])))
+    assert 2 <= found.epsilon <= Fraction(5, 2)
+    assert found.bounds == other
+    assert round_up(Fraction(1, 3)) == Fraction(34, 100)
+    with pytest.raises(Refusal, match="no price"):
+        suggest(lambda *arguments: 0.0, [{}])
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize("number", [0, 1, 4])
+def test_suggestions_meet_their_criteria(open_clinic: Callable[..., Clinic], number: int) -> None:
+    """At a suggested price and bounds, at least 19 of 20 fresh releases meet the criteria.
+
+    The suggestion saw 197 of 200 runs meet them. If a release met them with a chance of 0.9, this had a chance below
+    1e-5. Then fewer than 80 of 100 fresh runs meet them with a chance below 1e-3.
+    """
+    table = TABLES[number]
+    clinic = clinic_of(open_clinic, table)
+    database = functions.database_of(clinic.con)
+    assert database is not None
+    criterion = Criterion(error=0.15, share=0.9, dropped=0.3)
+    suggestion = database.trials.suggest(table.statement, [criterion], OWNER)
+    with database.trials._open(table.statement) as statement:
+        rows_of = statement.draw_truth()
+        at = statement.at(RUNS, suggestion.epsilon, suggestion.bounds, rows_of, [criterion])
+        cheaper = statement.at(RUNS, suggestion.epsilon / 4, suggestion.bounds, rows_of, [replace(criterion, runs=0.5)])
+    assert at.met[0][1] >= 0.9
+    assert cheaper.met[0][1] < 0.95
