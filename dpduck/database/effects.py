@@ -50,14 +50,14 @@ STOPPED = "it is refreshed no more; DROP PRIVATE STREAM and CREATE PRIVATE STREA
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadStatement:
     """A statement as a database reads it. digests: names under which its answer is stored if it was paid."""
 
     digests: tuple[str, ...]
     request: SelectRequest
     question: Any
 
-    def price(self) -> Charge | None:
+    def charge_again(self) -> Charge | None:
         """Returns the charge of a new answer, None if no price meets the statement's target."""
         if isinstance(self.question, StreamRequest):
             stream, request = self.question, self.request
@@ -84,7 +84,7 @@ class Effect:
     statement: str
     afterwards: str
     note: str
-    reading: Reading | None = None
+    reading: ReadStatement | None = None
     charge: Charge | None = None
 
 
@@ -111,7 +111,7 @@ def list_effects(now: Database, later: Database, most: int) -> Iterator[Effect]:
 def _effect(
     stored: StoredRelease | StreamRecord,
     paid: set[str],
-    read: Callable[[Database], Reading],
+    read: Callable[[Database], ReadStatement],
     now: Database,
     later: Database,
 ) -> Effect | None:
@@ -129,7 +129,7 @@ def _effect(
         reading = read(later)
         if stored.digest in reading.digests:
             return None
-        charge = reading.price()
+        charge = reading.charge_again()
     except DpduckError as error:
         return Effect(*about, REFUSED, str(error))
     if charge is None:
@@ -140,20 +140,20 @@ def _effect(
     return Effect(*about, CHARGED, note, reading, charge)
 
 
-def _read(text: str, caller: Caller, database: Database) -> Reading:
+def _read(text: str, caller: Caller, database: Database) -> ReadStatement:
     question, request = database.question_of(text, caller)
     digests = [question.digest()]
     if isinstance(question, SelectRequest):
         digests.append(reuse_digest(request, caller))
-    return Reading(tuple(digests), request, question)
+    return ReadStatement(tuple(digests), request, question)
 
 
-def _read_stream(named: StreamRecord, database: Database) -> Reading:
+def _read_stream(named: StreamRecord, database: Database) -> ReadStatement:
     statement = parse_statement(named.statement)
     if not isinstance(statement, CreatePrivate):
         raise DpduckError("a stream of no statement")
     stream = database.streams.analyse(statement, named)
-    return Reading((stream.digest(),), stream.request, stream)
+    return ReadStatement((stream.digest(),), stream.request, stream)
 
 
 def effects_sql(effects: Sequence[Effect], ledger: Ledger, caller: Caller) -> str:
