@@ -47,6 +47,9 @@ LEDGER = (
 RELEASES = ("name", "kind", "rows", "epsilon", "rho", "delta", moment("released_at"), SHORT_STATEMENT)
 """Columns of boxes, which have no room for more. With --format csv all columns are printed."""
 
+EFFECTS = ("kind", "name", "principal", "afterwards", "replace(price, ' of your budget', '') AS of_your_budget", "note")
+"""Columns of a box about a change of a policy: the answers that it takes away."""
+
 BOUNDS = "aggregate, option, bound, percent, stderr, CASE WHEN advice LIKE '%least error%' THEN 'least' END AS error"
 """Columns of a box about the bounds of a statement. The last column marks the bound with a cell's least error."""
 
@@ -154,6 +157,19 @@ def _say_threshold(ask: Ask, text: str) -> None:
     with suppress(duckdb.Error, Refusal):  # the statement is no question, or has no threshold
         ((note,),) = ask("dp_explain", text).filter("chosen AND threshold IS NOT NULL").project("note").fetchall()
         click.echo(textwrap.fill(f"no group passed the threshold: {note}", WIDTH, subsequent_indent="  "), err=True)
+
+
+def foretell(database: Path, store: Path | None, text: str, shape: str) -> None:
+    """Prints what a statement would cost, or which paid answers an ALTER would take away. Nothing is done."""
+    from dpduck.language.statements.kinds import AlterPolicy  # noqa: PLC0415 - listings start without a parser
+    from dpduck.language.statements.parse import parse_statement  # noqa: PLC0415
+
+    with one_line_errors():
+        is_change = isinstance(parse_statement(text), AlterPolicy)
+    if is_change or shape != "box":
+        answer(database, store, "dp_explain", text, shape, EFFECTS if is_change else ())
+    else:
+        explain_in_words(database, store, text)
 
 
 def explain_in_words(database: Path, store: Path | None, statement: str) -> None:

@@ -28,17 +28,21 @@ BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
 @click.argument("statement")
 @STORE
 @FORMAT
-def sql(database: Path, statement: str, store: Path | None, shape: str) -> None:
+@click.option("--dry-run", is_flag=True, help="Only say what it costs, or which paid answers an ALTER takes away.")
+def sql(database: Path, statement: str, store: Path | None, shape: str, dry_run: bool) -> None:
     """Run one statement of dp(): a question, a policy, a view. Or read: FROM dp_columns('visits'), FROM private.v.
 
     STATEMENT is the text, or - for standard input: dpduck sql clinic.duckdb - < policy.sql
     """
-    from dpduck.commands.answering import answers, run_statement  # noqa: PLC0415
+    from dpduck.commands.answering import answers, foretell, run_statement  # noqa: PLC0415
     from dpduck.commands.printing import print_relation  # noqa: PLC0415
     from dpduck.commands.reading import is_of_views, reading  # noqa: PLC0415
     from dpduck.database.connection import connect  # noqa: PLC0415
 
     text = sys.stdin.read().removeprefix(BYTE_ORDER_MARK) if statement == "-" else statement
+    if dry_run:
+        foretell(database, store, text, shape)
+        return
     if is_of_views(text):
         with one_line_errors(), connect(database, store) as con:
             print_relation(con.sql(text), shape)

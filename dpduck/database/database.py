@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -19,7 +21,7 @@ from dpduck.kernel.noise.entropy import operating_system_entropy
 from dpduck.kernel.places.live import LIVE_PLACE
 from dpduck.kernel.places.place import RowPlace
 from dpduck.kernel.worker.workers import Workers
-from dpduck.language.rows.facts import RequestRows
+from dpduck.language.rows.facts import Policy, RequestRows
 from dpduck.language.select.analyse import Analysis, analyse
 from dpduck.language.select.request import SelectRequest
 from dpduck.language.statements.kinds import (
@@ -27,6 +29,7 @@ from dpduck.language.statements.kinds import (
     STREAM,
     TABLE,
     VIEW,
+    AlterPolicy,
     AskStatement,
     CreatePrivate,
     DropPrivate,
@@ -54,6 +57,7 @@ from dpduck.store import tables as listings
 from dpduck.store.catalog import Catalog, Facts
 from dpduck.store.cursors import Caller, ReleaseCopies, SandboxAnswers, require_owner
 from dpduck.store.measured import MeasuredStore
+from dpduck.store.policies import PolicyStore
 from dpduck.store.prepared import PreparedTables
 from dpduck.store.prepared_files import PreparedFiles
 from dpduck.store.releases import ReleaseStore, StoredRelease
@@ -105,8 +109,8 @@ class Database:
         self._analysed = SandboxAnswers(MOST_ANALYSED)
         self._ledger = ledger
         self._policies = started.listings.policies
-        files = PreparedFiles(connections.cursor, started.beside, lambda: ledger.bounding_key)
-        self._releases = ReleaseStore(connections.cursor, store, steps)
+        self._files = files = PreparedFiles(connections.cursor, started.beside, lambda: ledger.bounding_key)
+        self.releases = self._releases = ReleaseStore(connections.cursor, store, steps)
         self._prepared = PreparedTables(connections.cursor, store, self._policies, ledger, files, steps)
         self._workers = Workers()
         self.engines = EngineTables(connections.cursor, store, self._policies, self._workers)
@@ -124,14 +128,11 @@ class Database:
             self._workers, self._place_of, self._answered, self._release,
         )  # fmt: skip
         self.foresight = Foresight(self._policies, ledger, steps, progress)
-        self._from_known = KnownStatements(
-            connections.cursor, self._policies, self._releases, self._measured, self._copies, self._views,
-            self._answered, self._analysed, self._place_of,
-        )  # fmt: skip
+        self._from_known = self._known_statements()
         self.known = self._from_known.known
         self._about, self._tables = Late(self._new_about), Late(self._new_tables)
         self._checks, self._trials = Late(self._new_checks), Late(self._new_trials)
-        self._sparse, self._streams = Late(self._new_sparse), Late(partial(self._new_streams, files))
+        self._sparse, self._streams = Late(self._new_sparse), Late(self._new_streams)
 
     @property
     def about(self) -> AboutTables:
@@ -152,6 +153,22 @@ class Database:
     @property
     def streams(self) -> Streams:
         return self._streams()
+
+    def _known_statements(self) -> KnownStatements:
+        return KnownStatements(
+            self._open_cursor, self._policies, self._releases, self._measured, self._copies, self._views,
+            self._answered, self._analysed, self._place_of,
+        )  # fmt: skip
+
+    def under(self, policies: PolicyStore) -> Database:
+        """Returns this database as it would read statements under other policies. It must not run any."""
+        other = copy(self)
+        other._policies, other._answered, other._analysed = policies, SandboxAnswers(), SandboxAnswers(MOST_ANALYSED)
+        other._parts = replace(self._parts, policies=policies, answered=other._answered)
+        other._from_known = other._known_statements()
+        other._tables, other._sparse = Late(other._new_tables), Late(other._new_sparse)
+        other._streams = Late(other._new_streams)
+        return other
 
     def _new_about(self) -> AboutTables:
         from dpduck.database.about import AboutTables  # noqa: PLC0415
@@ -188,11 +205,11 @@ class Database:
 
         return SparseQueries(self._parts, SparseStore(self._open_cursor, self._store))
 
-    def _new_streams(self, files: PreparedFiles) -> Streams:
+    def _new_streams(self) -> Streams:
         from dpduck.mechanisms.streams.statements import Streams  # noqa: PLC0415
         from dpduck.mechanisms.streams.store import StreamStore  # noqa: PLC0415
 
-        return Streams(self._parts, StreamStore(self._open_cursor, self._store, self._releases), files)
+        return Streams(self._parts, StreamStore(self._open_cursor, self._store, self._releases), self._files)
 
     def whole(self) -> Database:
         """Returns this database. Started, which stands in for it at first, has this method to build it."""
@@ -235,11 +252,32 @@ class Database:
         if isinstance(statement, RefreshPrivate):
             return listings.status(self._from_known.refresh(statement.name, caller))
         require_owner(caller)
-        return listings.status(self._changes.carry_out(statement, text, caller))
+        announce = None if self.progress is None else self._announce_change
+        return listings.status(self._changes.carry_out(statement, text, caller, announce))
+
+    def _announce_change(self, changed: Sequence[Policy]) -> None:
+        """Tells a person at a terminal, before a change of policies, which paid answers it takes away."""
+        from dpduck.database.effects import MOST_ANNOUNCED, describe_effects, list_effects  # noqa: PLC0415
+
+        effects = list_effects(self, self.under(self._policies.after(changed)), MOST_ANNOUNCED) if changed else ()
+        words = describe_effects(list(effects), self._ledger)
+        if words and self.progress is not None:
+            self.progress.say(words)
+            self._steps(words)
+
+    def _explain_change(self, statement: AlterPolicy, text: str, caller: Caller) -> str:
+        """Returns SQL with the paid answers that a change of policies takes away, and their prices afterwards."""
+        from dpduck.database.effects import MOST_READ, effects_sql, list_effects  # noqa: PLC0415
+
+        changed = self._changes.propose(statement, text, caller)
+        effects = list_effects(self, self.under(self._policies.after(changed)), MOST_READ) if changed else ()
+        return effects_sql(list(effects), self._ledger, caller)
 
     def explain(self, text: str, caller: Caller) -> str:
         """Returns SQL with the comparison of strategies. It spends nothing and reads no private row."""
         statement, chosen = parse_statement(text), None
+        if isinstance(statement, AlterPolicy) and caller.owner:
+            return self._explain_change(statement, text, caller)
         if isinstance(statement, CreatePrivate) and statement.kind == STREAM:
             return self.streams.explain(statement, caller)
         if isinstance(statement, SampleRelease):
@@ -282,7 +320,8 @@ class Database:
             return read.analysis.request, read.analysis.request
         raise Refusal(
             "only statements with a price are explained",
-            accepted="SELECT WITH DIFFERENTIAL_PRIVACY .., or CREATE PRIVATE .. OPTIONS (..)",
+            accepted="SELECT WITH DIFFERENTIAL_PRIVACY .., or CREATE PRIVATE .. OPTIONS (..)"
+            + (", or the owner's ALTER PRIVACY POLICY" if caller.owner else ""),
         )
 
     def describe(self, text: str, caller: Caller) -> str:

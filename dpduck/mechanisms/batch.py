@@ -119,13 +119,13 @@ def _price_steps(steps: Sequence[BatchStep], ledger: Ledger, caller: Caller) -> 
         run = None if periods is None else periods.periods
         granted, asked = together.get(unit, ((), ()))
         wanted = () if free else ((run, price),)
-        measure, left, whole = _left(unit, (*granted, *wanted), run, ledger, caller)
+        measure, left, whole = amount_left(unit, (*granted, *wanted), run, ledger, caller)
         fits = free or left >= 0
         if fits:
             granted = (*granted, *wanted)
             seen.add(step.digest)
         else:
-            measure, left, whole = _left(unit, granted, run, ledger, caller)
+            measure, left, whole = amount_left(unit, granted, run, ledger, caller)
         together[unit] = granted, (*asked, *wanted)
         cost = Charge(ZERO, ZERO) if free else price
         note = "answered already: free" if step.known else "as a statement above: free" if free else None
@@ -133,40 +133,45 @@ def _price_steps(steps: Sequence[BatchStep], ledger: Ledger, caller: Caller) -> 
         rows.append([
             number, short[:MOST_SHOWN] + (" .." if len(short) > MOST_SHOWN else ""), table, cost.epsilon, cost.rho,
             cost.delta, step.chosen.stderr, step.chosen.cells, measure, max(left, ZERO), fits, note,
-            _per_cent(left, whole), None if free else _price(price, unit, run, ledger, caller),
+            _per_cent(left, whole), None if free else price_words(price, unit, run, ledger, caller),
         ])  # fmt: skip
     for unit, (granted, asked) in together.items():
-        measure, left, whole = _left(unit, granted, None, ledger, caller)
+        measure, left, whole = amount_left(unit, granted, None, ledger, caller)
         fits, total = granted == asked, reduce(add_charges, (price for _, price in asked), NOTHING)
         note = "nothing was charged" if fits else "not all of it fits: what does not is refused, and costs nothing"
         rows.append([
             None, "in all", unit, total.epsilon, total.rho, total.delta, None, None, measure, max(left, ZERO), fits,
-            note, _per_cent(left, whole), _price_of_all(asked, total, unit, ledger, caller),
+            note, _per_cent(left, whole), price_together(asked, unit, ledger, caller)[1],
         ])  # fmt: skip
     return rows
 
 
-def _price(charge: Charge, unit: str, run: Periods | None, ledger: Ledger, caller: Caller) -> str:
+def price_words(charge: Charge, unit: str, run: Periods | None, ledger: Ledger, caller: Caller) -> str:
     """Returns a price in words, as a part of the caller's budget."""
     budget = share_of(ledger.budget(unit), Fraction(1) if caller.share is None else caller.share)
     person = None if run is None or run.every else for_person(charge, run.count)
     return describe_price(charge, budget, unit, person)
 
 
-def _price_of_all(asked: Planned, total: Charge, unit: str, ledger: Ledger, caller: Caller) -> str | None:
-    """Returns the price of several statements in words, None if all are free.
+def price_together(
+    asked: Sequence[tuple[Periods | None, Charge]], unit: str, ledger: Ledger, caller: Caller
+) -> tuple[Charge, str | None]:
+    """Returns the sum of several prices, and the sum in words, None if there are no prices.
 
     Statements about different periods are charged to different budgets, so their sum is no part of one budget.
     """
+    total = reduce(add_charges, (price for _, price in asked), NOTHING)
     if not asked:
-        return None
+        return total, None
     runs = {run for run, _ in asked}
     if len(runs) > 1 or (len(asked) > 1 and runs != {None}):
-        return describe_amount(total, in_epsilon=is_in_epsilon(total, ledger.budget(unit)))
-    return _price(total, unit, next(iter(runs)), ledger, caller)
+        return total, describe_amount(total, in_epsilon=is_in_epsilon(total, ledger.budget(unit)))
+    return total, price_words(total, unit, next(iter(runs)), ledger, caller)
 
 
-def _left(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, caller: Caller) -> Remainder:
+def amount_left(
+    unit: str, plan: Sequence[tuple[Periods | None, Charge]], within: Periods | None, ledger: Ledger, caller: Caller
+) -> Remainder:
     """Returns the amount of a unit's budget that a plan would leave. It is below 0 if the budget does not suffice.
 
     If the budget is for each period, it is the least amount of any period in `within`, or of LIFETIME if that is less.
@@ -186,7 +191,13 @@ def _left(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, call
     return min(amounts, key=lambda amount: (amount[0] != "delta" or amount[1] >= 0, amount[1]))
 
 
-def _after(unit: str, plan: Planned, within: Periods | None, ledger: Ledger, principal: str | None) -> Charge:
+def _after(
+    unit: str,
+    plan: Sequence[tuple[Periods | None, Charge]],
+    within: Periods | None,
+    ledger: Ledger,
+    principal: str | None,
+) -> Charge:
     if word_of(unit) is None:
         return reduce(add_charges, (price for _, price in plan), ledger.spent(unit, principal))
     sums = PeriodSums(dict(ledger.spent_by_run(unit, principal)))

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+
+import duckdb
 
 from dpduck.engines.tables import EngineTables
 from dpduck.kernel.ledger.ledger import Ledger
+from dpduck.language.rows.facts import Policy
 from dpduck.language.statements.kinds import AlterPolicy, CreatePolicy, DropPolicy, OwnerStatement
 from dpduck.owner.policies import ANEW, OwnerDesk
 from dpduck.store.catalog import Catalog
 from dpduck.store.cursors import Caller, OpenCursor
 from dpduck.store.policies import PolicyStore
 from dpduck.store.prepared import PreparedTables
+
+Announce = Callable[[Sequence[Policy]], None]
 
 
 class OwnerChanges:
@@ -37,7 +43,17 @@ class OwnerChanges:
         self._lock = threading.Lock()
         self._last: tuple[tuple[str, str, int], str] | None = None
 
-    def carry_out(self, statement: OwnerStatement, text: str, caller: Caller) -> str:
+    def propose(self, statement: AlterPolicy, text: str, caller: Caller) -> tuple[Policy, ...]:
+        """Returns the policies that a statement would put in force, without a change. Refuses what it would refuse."""
+        with self._lock, self._open_cursor() as cursor:
+            return self._desk(cursor, text, caller).propose(statement)
+
+    def _desk(self, cursor: duckdb.DuckDBPyConnection, text: str, caller: Caller) -> OwnerDesk:
+        catalog = Catalog(cursor, self._policies)
+        return OwnerDesk(catalog, self._policies, self._ledger, caller.name, text, self._prepared, self._engines)
+
+    def carry_out(self, statement: OwnerStatement, text: str, caller: Caller, announce: Announce | None) -> str:
+        """Carries out a statement. announce: is called before an ALTER, with the new policies."""
         with self._lock:
             last, self._last = self._last, None
             if last is not None and last[0] == (text, caller.name, self._ledger.last_entry()):
@@ -47,10 +63,9 @@ class OwnerChanges:
                 if isinstance(statement, CreatePolicy):
                     statement = replace(statement, replace=True)
             with self._open_cursor() as cursor:
-                catalog = Catalog(cursor, self._policies)
-                desk = OwnerDesk(
-                    catalog, self._policies, self._ledger, caller.name, text, self._prepared, self._engines
-                )
+                desk = self._desk(cursor, text, caller)
+                if announce is not None and isinstance(statement, AlterPolicy):
+                    announce(desk.propose(statement))
                 done = desk.apply(statement)
             self._last = ((text, caller.name, self._ledger.last_entry()), done)
             return done

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dpduck.engines.tables import EngineTables
+from dpduck.kernel.ledger.budgets import require_change
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.language.rows.facts import CatalogColumn, Policy
 from dpduck.language.rows.relation import comparable, require_key, require_plain_unit
@@ -131,24 +132,43 @@ class OwnerDesk:
         name = short if self.catalog.resolve(short) == table else table
         return f"{done}; dp_check({quote_text(str(name))}) tells what its answers leave out{prepared}"
 
+    def propose(self, statement: AlterPolicy) -> tuple[Policy, ...]:
+        """Returns the policies that a statement would put in force. Refuses whatever the statement would refuse."""
+        try:
+            policies = self._changed(self._altered_policies(statement))
+            for policy in policies:
+                self._check_change(policy)
+                budget, key = policy.budget, policy.unit.key
+                require_change(key, budget, self.ledger.spent(key))
+                if budget.lifetime is not None:
+                    require_change(f"LIFETIME of {key}", budget.lifetime, self.ledger.spent_of_person(key))
+        except Refusal as error:
+            raise error.at(statement.position) from None
+        return policies
+
     def _alter(self, statement: AlterPolicy) -> tuple[str, str]:
+        done, prepared = self._put_in_force(*self._altered_policies(statement))
+        table = self._table(statement.table)
+        return done + notes(statement.changes, self.catalog.columns(table), table), prepared
+
+    def _altered_policies(self, statement: AlterPolicy) -> tuple[Policy, ...]:
         table = self._table(statement.table)
         policy = self.policies.require_policy(table)
         if statement.new_epoch:
             tables = dict.fromkeys([table, *map(self._table, statement.others)])
             policies = map(self.policies.require_policy, tables)
-            return self._put_in_force(*(replace(current, epoch=current.epoch + 1) for current in policies))
+            return tuple(replace(current, epoch=current.epoch + 1) for current in policies)
         columns = self.catalog.columns(table)
         if statement.drop_domain is not None:
             if policy.domain(statement.drop_domain) is None:
                 raise Refusal(f"{statement.drop_domain!r} has no domain", accepted="a column that has one")
             domains = tuple(pair for pair in policy.domains if fold(pair[0]) != fold(statement.drop_domain))
-            return self._put_in_force(replace(policy, domains=domains))
+            return (replace(policy, domains=domains),)
         if statement.drop_clamp is not None:
             if not any(fold(clamp.column) == fold(statement.drop_clamp) for clamp in policy.clamps):
                 raise Refusal(f"{statement.drop_clamp!r} has no clamp", accepted="a column that has one")
             clamps = tuple(clamp for clamp in policy.clamps if fold(clamp.column) != fold(statement.drop_clamp))
-            return self._put_in_force(replace(policy, clamps=clamps))
+            return (replace(policy, clamps=clamps),)
         if statement.changes.unit is not None:
             unit = self._unit(table, statement.changes.unit, columns)
             require_same_word(policy, unit)
@@ -156,8 +176,7 @@ class OwnerDesk:
         if statement.changes.budget is not None or statement.changes.lifetime is not None:
             budget = self.ledger.budget(policy.unit.key)
             policy = replace(policy, budget=budget_of(statement.changes, policy.unit, budget))
-        done, prepared = self._put_in_force(self._apply_clauses(policy, statement.changes, columns))
-        return done + notes(statement.changes, columns, table), prepared
+        return (self._apply_clauses(policy, statement.changes, columns),)
 
     def _drop(self, statement: DropPolicy) -> str:
         table = self.catalog.resolve(statement.table)
@@ -270,12 +289,9 @@ class OwnerDesk:
         Returns the outcome, and the outcome for prepared tables, which may be empty.
         """
         current = self.policies.policy(policies[0].table)
-        if current is not None and [current] == [replace(new, revision=current.revision) for new in policies]:
-            policies = ()
+        policies = self._changed(policies)
         for policy in policies:
-            self._check_unit_change(policy)
-            require_no_null(policy)
-            self._check_references(policy)
+            self._check_change(policy)
         stored = [current] if current is not None and not policies else []
         packed = self.engines.prepared.changing(policies, self.ledger.bounding_key)
         with self.prepared.changing(policies) as prepared, packed as there:
@@ -286,6 +302,17 @@ class OwnerDesk:
                 stored.append(self.policies.save(policy))
         done = [f"the policy of {new.table} is in force (revision {new.revision}, epoch {new.epoch})" for new in stored]
         return "; ".join(done), "".join([*prepared, *there])
+
+    def _changed(self, policies: tuple[Policy, ...]) -> tuple[Policy, ...]:
+        """Returns policies to be put in force. They are none if there is only one, and it is in force already."""
+        current = self.policies.policy(policies[0].table)
+        same = current is not None and [current] == [replace(new, revision=current.revision) for new in policies]
+        return () if same else policies
+
+    def _check_change(self, policy: Policy) -> None:
+        self._check_unit_change(policy)
+        require_no_null(policy)
+        self._check_references(policy)
 
     def _check_unit_change(self, policy: Policy) -> None:
         previous = self.policies.last_policy(policy.table)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 
 import duckdb
@@ -62,6 +63,7 @@ class PolicyStore:
         self._lock = threading.RLock()
         self._held: InForce | None = None
         self._earlier: tuple[PolicyTerms, ...] | None = None
+        self._proposed: tuple[Policy, ...] = ()
         self._changes = 0
 
     def policy(self, table: TableName) -> Policy | None:
@@ -111,11 +113,24 @@ class PolicyStore:
             with self._open_cursor() as cursor:
                 rows = cursor.execute(f"SELECT definition FROM {self._schema}.policies ORDER BY rowid").fetchall()
             terms: tuple[PolicyTerms, ...] = ()
-            if len(rows) > 1:
+            if len(rows) + len(self._proposed) > 1:
                 in_force = {name: with_budget(policy, budgets) for name, policy in self.now().policies.items()}
-                terms = earlier_terms((policy_from_text(row[0]) for row in rows), in_force)
+                terms = earlier_terms((*(policy_from_text(row[0]) for row in rows), *self._proposed), in_force)
             self._earlier = terms if changes == self._changes else None
             return terms
+
+    def after(self, changed: Sequence[Policy]) -> PolicyStore:
+        """Returns the policies as they would be after a change. They are for reading: nothing may be saved there."""
+        proposed = []
+        for policy in changed:
+            revision, epoch = self.last_revision(policy.table)
+            proposed.append(replace(policy, revision=revision + 1, epoch=max(epoch, policy.epoch)))
+        present, other = self.now(), copy(self)
+        budgets = {**self.budgets(), **{policy.unit.key: policy.budget for policy in proposed}}
+        policies = {**present.policies, **{policy.table.sql: policy for policy in proposed}}
+        other.budgets, other._proposed, other._earlier = lambda: budgets, tuple(proposed), None
+        other._held = replace(present, policies=policies)
+        return other
 
     @contextmanager
     def _writing(self) -> Iterator[duckdb.DuckDBPyConnection]:

@@ -239,13 +239,13 @@ def price(row: Mapping[str, Any]) -> str:
 def odds_of_price(row: Mapping[str, Any]) -> str:
     """Returns the odds of a guess about one unit from the answers that a price pays for. Returns "" if it is free.
 
-    >>> odds_of_price({"epsilon": 0.1, "rho": 0.005}), odds_of_price({"epsilon": None, "rho": 0.0})
-    ('From this alone, whoever guesses whether one person is in the data is right at most 53 of 100 times, not 50.', '')
+    >>> odds_of_price({"epsilon": 0.1})[-38:], odds_of_price({"epsilon": None, "rho": 0.0})
+    ('right at most 53 of 100 times, not 50.', '')
     """
     if not row.get("epsilon") and not row.get("rho"):
         return ""
     right = times_of_100(guesses(row))
-    return f"From this alone, whoever guesses whether one person is in the data is right {right}, not {BLIND}."
+    return f"From this alone, whoever guesses whether one privacy unit is in the data is right {right}, not {BLIND}."
 
 
 _DIGITS = 6

@@ -202,7 +202,7 @@ def test_the_price_is_shown_before_the_button_that_pays(browser: Browser, served
         "epsilon = 0.037",
         "of your budget will remain",
         "typical standard error",
-        "whether one person is in the data is right at most 51 of 100 times, not 50.",
+        "whether one privacy unit is in the data is right at most 51 of 100 times, not 50.",
         "Nothing is charged before",
         "Pay",
     )
