@@ -23,7 +23,7 @@ from dpduck.values.arrays import IntegerArray
 
 @dataclass(frozen=True)
 class Sums:
-    """The result of a comparison. broken: the statements with counts that do not add up, of so many statements."""
+    """Result of a comparison. statements: the number of statements. broken: those with counts that do not add up."""
 
     statements: int
     broken: tuple[str, ...]
@@ -32,7 +32,7 @@ class Sums:
 def sums(source: duckdb.DuckDBPyConnection, given: Callable[[duckdb.DuckDBPyConnection], Sequence[str]]) -> Sums:
     """Compares the counts of all units of a twin with the sum of the counts of each unit alone.
 
-    given: function from the twin to statements with {tag}. Statements that are refused are left out.
+    given: returns statements with {tag} for the twin. Statements that are refused are left out.
     """
     workers = Workers()
     with connect() as twin:

@@ -97,7 +97,7 @@ Tell = Callable[[str], None]
 class Settings:
     """Settings of an audit. epsilon: the price of each statement that the audit makes. error: see ERROR.
 
-    seconds, runs: the most for one statement. search, seed: the seconds of the search, and its seed.
+    seconds, runs: the limits of one statement. search, seed: the seconds of the search, and its seed.
     """
 
     epsilon: str = "1"
@@ -113,7 +113,8 @@ class Settings:
 class AuditFinding:
     """Finding about one statement on one pair of neighbours.
 
-    refused: the message, if both neighbours refuse it. told: the field in which the outcomes differ, or another error.
+    refused: the message, if both neighbours refuse the statement. told: the field in which the outcomes differ, or
+    another error.
     """
 
     mechanism: str
@@ -165,7 +166,7 @@ NOT_THE_SUM = "exact counts of all units together, which are not the sum of thos
 
 
 def check_sums(source: duckdb.DuckDBPyConnection, texts: Sequence[str], price: str) -> Iterator[AuditFinding]:
-    """Yields statements with exact counts that are not the sum of the counts of each unit alone. Without any, yields
+    """Yields statements with exact counts that are not the sum of the counts of each unit alone. If none, yields
     one summary.
 
     price: the price of further statements with conditions over every column, which are left out if it is "".

@@ -87,9 +87,10 @@ def bounds(both: tuple[FloatArray, FloatArray], claim: Claim, error: float) -> l
 
 
 def _events(first: list[FloatArray]) -> Iterator[tuple[FloatArray, bool]]:
-    """Yields weights of a sum of answers, and whether to take the sum's parity, which even noise would not hide.
+    """Yields weights of a sum of answers, and whether the sum's parity is taken.
 
-    A sum has a single answer, or it differs most between the tables, relative to its spread.
+    A sum is a single answer, or the sum that differs most between the tables relative to its spread. Noise of even
+    numbers alone would not hide a parity.
     """
     without, having = first
     width = without.shape[1]

@@ -19,7 +19,7 @@ Policies = Mapping[TableName, Policy]
 
 
 def units_sql(private: Policies, table: TableName) -> str:
-    """Returns SQL of a table's rows, each with its unit in a column unit_of_row. Units of one row form a few groups."""
+    """Returns SQL of a table's rows with a column unit_of_row. For PRIVACY UNIT ROW, a few groups of rows are units."""
     unit = private[table].unit
     if unit.reference is not None:
         parent = units_sql(private, TableName(unit.reference.parent))

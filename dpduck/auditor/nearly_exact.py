@@ -35,7 +35,7 @@ class ExactPlan:
 
 
 def plans_of_statement(twin: duckdb.DuckDBPyConnection, text: str) -> list[ExactPlan]:
-    """Plans a statement. Returns nothing if it is refused, or asks for nothing that adds up."""
+    """Plans a statement. Returns no plan if it is refused, or asks for nothing that adds up."""
     results: list[AuditPlan] = []
     with suppress(DpduckError, duckdb.Error):
         results.append(plan_statement(twin, text))
@@ -43,7 +43,7 @@ def plans_of_statement(twin: duckdb.DuckDBPyConnection, text: str) -> list[Exact
 
 
 def _nearly_exact(statement: AuditPlan) -> list[ExactPlan]:
-    """Plans the asks for tables of numbers. For a scan without one, it plans an ask for the number of rows.
+    """Plans the asks for tables of numbers. For a scan without such an ask, it plans an ask for the number of rows.
 
     Asks for selected keys are left out, because the set of published keys does not add up.
     """

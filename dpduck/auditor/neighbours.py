@@ -160,7 +160,7 @@ def _add_unit(pair: Neighbours, policy: Policy) -> None:
 
 
 def _parts(pair: Neighbours, policy: Policy) -> dict[str, str]:
-    """Returns SQL of the added unit's values in its own columns of the table, by name. Empty if it uses references.
+    """Returns SQL of the added unit's values in its own columns of the table, by name. Empty with a reference.
 
     Values lie in domains, and are not NULL if possible, so that the row counts. Other rows with such values are
     deleted.

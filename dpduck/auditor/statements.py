@@ -32,7 +32,11 @@ class Case:
 
 @dataclass(frozen=True)
 class StatementParts:
-    """Parts of statements over a table. keys: sorted by size. clamped: have a CLAMP. texts: no domain. unit: SQL."""
+    """Parts of statements over a table.
+
+    keys: columns with a domain, sorted by its size. clamped: columns with a CLAMP. texts: columns of texts without a
+    domain. unit: SQL of the unit.
+    """
 
     table: str
     keys: tuple[str, ...]

@@ -151,7 +151,6 @@ def _facts(
 
 
 def _give(text: str, target: Path | None) -> None:
-    """Writes a text to a new file, or prints it."""
     from dpduck.documents.files import write_new  # noqa: PLC0415
 
     if target is None:

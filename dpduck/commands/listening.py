@@ -100,7 +100,7 @@ def _open_others(
     closing: list[Callable[[], None]],
     ended: threading.Event,
 ) -> None:
-    """Starts the listeners for Flight SQL and for browsers. closing: gets the function that closes each."""
+    """Starts the listeners for Flight SQL and for browsers. closing: receives the function that closes each."""
     if listening.flight is not None and not ended.is_set():
         flight = FlightListener(listening.flight, service, limits, listening.tls)
         click.echo(flight.address)
@@ -114,7 +114,6 @@ def _open_others(
 
 
 def _require_addresses(listening: Listening) -> None:
-    """Refuses unusable addresses before the vault is opened."""
     if listening.quack is None and listening.flight is None and listening.web is None:
         raise Refusal("there is nothing to listen on", accepted="--listen quack:localhost:9494, --flight-sql or --web")
     if listening.web is not None:

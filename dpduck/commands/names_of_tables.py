@@ -10,7 +10,7 @@ from dpduck.values.quoting import fold
 
 
 def require_policies(store: Path | None, names: Sequence[str]) -> None:
-    """Refuses a name of no private table. All names pass if the store is open elsewhere and cannot be read."""
+    """Refuses a name that no private table has. All names pass if the store is open elsewhere and cannot be read."""
     if not names:
         return
     tables = _private_tables(store)

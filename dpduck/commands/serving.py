@@ -131,7 +131,7 @@ def _most_memory() -> int:
 
 
 def _prepare(database: Path, store: Path | None) -> None:
-    """Prepares the tables that are not prepared. Only this counts rows in the server's process."""
+    """Prepares the tables that are not prepared. No other step counts rows in the server's process."""
     from dpduck.commands.preparing import prepare_tables  # noqa: PLC0415
 
     for line in prepare_tables(database, store, (), read_only=True):

@@ -130,7 +130,8 @@ class AboutTables:
     def draft(self, argument: str, caller: Caller, ask: AskPrivately) -> str:
         """Returns SQL with a policy's draft, line by line: from the schema alone, or with noisy facts for a price.
 
-        argument: JSON of the table's name and the price, which may be NULL. ask: answers several statements, or none.
+        argument: JSON of the table's name and the price, which may be NULL. ask: answers all of several statements, or
+        none.
         """
         require_owner(caller)
         name, price = json.loads(argument)
@@ -184,7 +185,7 @@ class AboutTables:
             return certificate_sql(cursor, STORE_NAME, releases, name, reader)
 
     def columns(self, text: str | None, caller: Caller) -> str:
-        """Returns SQL with the columns of a table or private view, or for None of all that the caller may see."""
+        """Returns SQL with the columns of a table or private view, or, for None, of all that the caller may see."""
         with self.open_cursor() as cursor:
             catalog = Catalog(cursor, self.policies, None, caller)
             views = {fold(release.name): release.name for release, _ in self.releases.all() if release.kind == "view"}

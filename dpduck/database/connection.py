@@ -115,7 +115,8 @@ def attach_spark(
     """Attaches tables of a Spark Connect server to a database that dpduck is loaded on. Returns their full names.
 
     engine: an address (sc://host:15002/;use_ssl=true) or a session. tables: schema.table in the engine, which becomes
-    name.schema.table here. The engine counts their rows. buckets: tasks of a count. The default follows EXPECT ROWS.
+    name.schema.table here. The engine counts their rows. buckets: the number of tasks of a count. The default follows
+    EXPECT ROWS.
     """
     from dpduck.database.functions import database_of  # noqa: PLC0415
     from dpduck.engines.listener import require_listener  # noqa: PLC0415

@@ -212,7 +212,7 @@ class Database:
         return Streams(self._parts, StreamStore(self._open_cursor, self._store, self._releases), self._files)
 
     def whole(self) -> Database:
-        """Returns this database. Started, which stands in for it at first, has this method to build it."""
+        """Returns this database. The same method of Started builds the database."""
         return self
 
     @property
@@ -379,7 +379,7 @@ class Database:
     def _analysis(
         self, statement: AskStatement, text: str, box: Sandbox, caller: Caller, earlier: Analysed | None = None
     ) -> Analysed:
-        """Returns the analysis of a statement. A statement that was paid under other defaults of options keeps those.
+        """Returns the analysis of a statement. A statement that was paid under other defaults keeps them.
 
         earlier: the statement's last analysis, which is reused if its public facts are still the same.
         """

@@ -57,7 +57,6 @@ class Foresight:
         return charge_price(ways, request, explanation.asks, budget, share, times)
 
     def errors(self, question: Any) -> str:
-        """Returns SQL with one row of predicted errors for each aggregate."""
         explanation = explain_question(question)
         lines = [] if explanation.request is None else explanation.errors(self._expect_rows(explanation.request))
         if not lines:

@@ -59,7 +59,7 @@ class Progress:
     def expect(self, seconds: float | None, *, counted: bool) -> None:
         """Sets the expected time of the remaining work, from public facts, None if it is unknown.
 
-        counted: whether that time begins now, and not with the end of the count, which takes an unknown time.
+        counted: whether that time begins now. Otherwise it begins when the count ends, which takes an unknown time.
         """
         self._seconds, self._since = seconds, time.monotonic() if counted else None
 

@@ -48,7 +48,7 @@ _KEPT: list[Callable[[str, str | None], str | None]] = []
 
 
 def install_shipped(connection: duckdb.DuckDBPyConnection, temporary: str, store: str) -> None:
-    """Creates the macros of sql/macros in the current database. They take a name without a dot for a store's table."""
+    """Creates the macros of sql/macros in the current database. They look up a name without a dot in the store."""
     for text in read_macro_files():
         connection.execute(text.replace(MARK, f"CREATE OR REPLACE {temporary}MACRO"))
     connection.execute(
@@ -107,7 +107,7 @@ def serve(connection: duckdb.DuckDBPyConnection, database: Started, *, kept: boo
 
 
 def _identity(connection: duckdb.DuckDBPyConnection) -> str | None:
-    """Returns a database's identity, if it has one, by way of _SAID: DuckDB may import pandas for a query's result."""
+    """Returns a database's identity, if any. It comes through _SAID, since DuckDB may import pandas for a result."""
     question = secrets.token_hex(16)
     with connection.cursor() as cursor:  # a call takes a hundredth of the time of a search among functions
         try:

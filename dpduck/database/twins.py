@@ -19,7 +19,7 @@ def twin_database(
     rows: int,
     reworded: Callable[[str], str] = lambda ddl: ddl,
 ) -> Iterator[str]:
-    """Fills a new database with public tables, and a made-up twin of each table with a policy. Yields a line a twin.
+    """Fills a new database with public tables, and a made-up twin of each table with a policy. Yields a line for each.
 
     reworded: rewrites the statement of a policy for the new database.
     """
@@ -50,7 +50,6 @@ def prepare_alike(source: duckdb.DuckDBPyConnection, target: duckdb.DuckDBPyConn
 
 
 def _within(table: str, home: str) -> str:
-    """Returns a table's name without its database."""
     return table.removeprefix(f"{quote_identifier(home)}.")
 
 

@@ -137,7 +137,6 @@ def _values(connection: duckdb.DuckDBPyConnection, view: DocumentedView, column:
 
 
 def _error_range(connection: duckdb.DuckDBPyConnection, view: DocumentedView, column: str) -> str:
-    """Returns the smallest and the largest stated error of an answer."""
     name, table = quote_identifier(column), f"store.main.{quote_identifier(view.view.name)}"
     ((low, high),) = connection.execute(
         f"SELECT min({name}), max({name}) FROM {table} WHERE isfinite({name})"
@@ -149,7 +148,7 @@ def _error_range(connection: duckdb.DuckDBPyConnection, view: DocumentedView, co
 
 
 def _advice(view: DocumentedView, shape: Shape) -> list[str]:
-    """Says how rows of a view are read, added up, and how their errors are combined."""
+    """Says how to read and add up the rows of a view, and how to combine their errors."""
     name = view.view.name
     if view.is_synthetic:
         return [

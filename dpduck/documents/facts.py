@@ -43,7 +43,7 @@ _STREAMS = "SELECT name, published, facts FROM store.dpduck.streams"
 class DocumentedView:
     """A private view with its release. run: the charged periods, as in "2024-01", or None.
 
-    plan: the noise and the queries of the release, as its certificate has them. None: made by an older version.
+    plan: the noise and the queries of the release, as its certificate has them, None if an older version made it.
     stream: the number of published periods and of all periods, for a stream.
     """
 
@@ -61,7 +61,6 @@ class DocumentedView:
 
     @property
     def is_synthetic(self) -> bool:
-        """Tells whether the rows of the view are made up."""
         return _MADE_UP.match(self.statement) is not None
 
 
@@ -70,8 +69,8 @@ class DocumentFacts:
     """Facts of one privacy unit: views, policies, the budget, and the sum of all charges.
 
     key: the unit's key in the ledger. spent: for a unit by periods, the most of any one period. person: the sum over
-    all periods. charges: their number. asked_by_others: whether principals have asked statements of their own. link:
-    the last link of the certificates.
+    all periods. charges: the number of charges. asked_by_others: whether principals have asked statements of their own.
+    link: the last link of the certificates.
     """
 
     key: str

@@ -33,7 +33,7 @@ REFERENCES = {
 
 
 def methods_text(facts: DocumentFacts) -> str:
-    """Returns the paragraph and its references."""
+    """Returns the paragraph on methods, with its references."""
     unit, word, budget = unit_name(facts), period_word(facts), facts.budget
     names = names_text([f"`{view.view.name}`" for view in facts.views])
     mechanisms = mechanisms_of(facts.views)
@@ -64,7 +64,6 @@ def methods_text(facts: DocumentFacts) -> str:
 
 
 def _references(facts: DocumentFacts) -> list[str]:
-    """Lists the references in the order of their numbers."""
     mechanisms = mechanisms_of(facts.views)
     names = ["pure" if facts.budget.pure else "zcdp"]
     names += [name for name in ("laplace", "gaussian") if f"discrete {name.title()} noise" in mechanisms]
@@ -72,6 +71,5 @@ def _references(facts: DocumentFacts) -> list[str]:
 
 
 def _citation(mechanisms: list[str]) -> str:
-    """Returns the numbers of the references of noise."""
     laws = sum(f"discrete {name} noise" in mechanisms for name in ("Laplace", "Gaussian"))
     return " " + ", ".join(f"[{2 + number}]" for number in range(laws)) if laws else ""

@@ -73,7 +73,7 @@ def unit_text(facts: DocumentFacts) -> str:
 
 
 def rows_counted(facts: DocumentFacts) -> list[str]:
-    """Says for each table how many rows of one unit are counted. Tables with one bound are in one sentence."""
+    """Says for each table how many rows of one unit are counted. Tables with the same bound share a sentence."""
     said, unit, word = [], unit_name(facts), period_word(facts)
     bounds: dict[int, list[str]] = {}
     for policy in facts.policies:
@@ -86,7 +86,7 @@ def rows_counted(facts: DocumentFacts) -> list[str]:
 
 
 def names_text(names: Sequence[str], most: int = 12) -> str:
-    """Returns names in a sentence, at most as many as `most` of them.
+    """Returns names for a sentence, at most `most` of them by name.
 
     >>> names_text(["a"]), names_text(["a", "b", "c"]), names_text(["a", "b", "c", "d"], 2)
     ('a', 'a, b and c', 'a, b and 2 others')

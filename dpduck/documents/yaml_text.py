@@ -31,7 +31,7 @@ def yaml_lines(fields: Mapping[str, object], indent: int = 0) -> list[str]:
 
 
 def _number(value: object) -> str:
-    """Writes a number. A float with an exponent gets a point, since it would be a text without one.
+    """Writes a number. A float with an exponent gets a point, since YAML would read it as a text without the point.
 
     >>> _number(3), _number(0.5), _number(1e-06), _number(1.5e-06)
     ('3', '0.5', '1.0e-06', '1.5e-06')

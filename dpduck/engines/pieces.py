@@ -26,7 +26,7 @@ PIECE_ROWS = 1 << 16
 
 
 def packing(tables: Sequence[Sent], key: int, number: int = 0) -> Order:
-    """Returns the Order to pack tables, or to bundle rows of the table `number`. It keeps at most CROWD rows a unit."""
+    """Returns the Order to pack tables, or to bundle rows of table `number`. It keeps at most CROWD rows of a unit."""
     return Order(tuple(tables), (), Asking(""), "", {TABLE: number}, "", 0, key=key)
 
 
@@ -58,8 +58,8 @@ def bundle_task(
 def pack_task(plain: Mapping[str, Any], given: pa.Table, workers: Workers) -> pa.Table:
     """Packs the rows of a bucket into pieces of whole units. Each row of the result is a piece.
 
-    For each table, a piece has the columns as bytes and the number of rows. The first piece counts left-out rows as
-    well.
+    For each table, a piece has the columns as bytes and the number of rows. The first piece also has the number of
+    left-out rows.
     """
     order, bundles, output = orders.order_from(plain), given.to_pylist(), dict[str, list[Any]]()
     tables = [_of_units(order, number, bundles) for number in range(len(order.tables))]

@@ -26,7 +26,7 @@ from dpduck.values.records import as_array, read_record
 
 @dataclass(frozen=True)
 class TablesInEngine:
-    """Tables of one engine as they are now. there: the first table's name there. buckets: the number of buckets."""
+    """Tables of one engine as they are now. there: the first table's name in the engine. buckets: their number."""
 
     name: str
     engine: SparkEngine
@@ -68,7 +68,7 @@ class TablePack:
 
 
 class PreparedThere:
-    """Prepared tables of engines, as the store has them. placed: locates policies' tables. engine: one by its name."""
+    """Prepared tables of engines, as the store has them. placed: locates tables. engine: finds an engine by name."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class PreparedThere:
         return {table: record.at for record in self._packs for table in record.tables}
 
     def rows(self, table: TableName) -> float | None:
-        """Returns the number of prepared rows, for the owner alone. None if there are none that can be read."""
+        """Returns the number of prepared rows, for the owner alone. None if no such rows can be read."""
         record = self.of([table])
         engine = None if record is None else self._engine(record.engine)
         if record is None or engine is None or not engine.is_packed(record.packed):
@@ -115,7 +115,7 @@ class PreparedThere:
 
     @contextmanager
     def changing(self, policies: Sequence[Policy], bounding_key: bytes) -> Iterator[list[str]]:
-        """Prepares tables again for policies with new units or epochs, in force after the block. Yields messages."""
+        """Prepares tables again for policies with new units or epochs that the block puts in force. Yields messages."""
         packs = {table: entry for entry in self._packs for table in entry.tables}
         changed = [entry for entry in policies if entry.table.sql in packs and not packs[entry.table.sql].is_of(entry)]
         written, said = self._pack_groups(changed, bounding_key) if changed else [], list[str]()
@@ -155,7 +155,7 @@ class PreparedThere:
         return "; ".join(text) + ", until NEW EPOCH or UNPREPARE"
 
     def _pack_groups(self, policies: Sequence[Policy], bounding_key: bytes) -> list[TablePack]:
-        """Packs tables, and again the packed tables that share their units. No new pack is in use yet."""
+        """Packs tables, and repacks the packed tables that share their units. No new pack is in use yet."""
         units, named = {policy.unit.key for policy in policies}, {entry.table.sql for entry in policies}
         beside = (self._policies.policy(table_from_sql(name)) for name in self.at() if name not in named)
         every = [*policies, *(entry for entry in beside if entry is not None and entry.unit.key in units)]

@@ -60,7 +60,7 @@ def probe_engine(engine: SparkEngine, workers: Workers) -> SparkEngine:
 
 
 def _order(table: Sent) -> Order:
-    """Returns an Order that counts by every column and by a flag from a worker. It keeps at most three rows a unit."""
+    """Returns an Order that counts by each column and a flag from a worker. It keeps at most three rows of a unit."""
     names = [name for name, _ in COLUMNS[1:]]
     listed = ", ".join(f"md5(CAST({name} AS VARCHAR)) AS {name}" for name in names)
     program = WorkerProgram(

@@ -63,7 +63,8 @@ class TablePlace:
 class Packed:
     """Tables that are packed into one table of an engine, as pieces of whole units. there: the pack's name.
 
-    identity: the pack's identity. mark: start of all names of pieces. pieces: their number. tables: columns by name.
+    identity: the pack's identity. mark: start of all names of pieces. pieces: the number of pieces. tables: the columns
+    of each table, by its name.
     """
 
     there: str
@@ -135,7 +136,7 @@ class SparkEngine:
     def carry(self, places: dict[str, TablePlace], buckets: int, order: Order) -> Iterator[pa.Table]:
         """Runs an order over tables, in one task for each bucket, and yields the results of the tasks.
 
-        groupBy obliges the engine to give all rows of a bucket to one call. A partitioning would not.
+        groupBy obliges the engine to give all rows of a bucket to one call. A partitioning would not guarantee this.
         """
         frames = {name: self._session.table(place.there) for name, place in places.items()}
         return self.carry_frames(frames, places, buckets, order)
@@ -215,7 +216,7 @@ class SparkEngine:
             yield pa.ipc.open_stream(body).read_all()
 
     def _fetch_results(self, results: Any) -> Iterator[Sequence[Any]]:
-        """Yields results as tasks end. An engine in this process yields all at once: else its tasks run one by one."""
+        """Yields results as tasks end, or all at once from an engine in this process, so that tasks run together."""
         if ".connect." in type(self._session).__module__:
             yield from results.toLocalIterator()
         else:
@@ -271,7 +272,7 @@ def _whole(named: Sequence[tuple[TablePlace, Any]], buckets: int) -> Any:
 
 
 def _bucket(place: TablePlace, buckets: int) -> str:
-    """Writes the bucket of a row: that of its unit, or any bucket for a row that is a unit or has none."""
+    """Writes the bucket of a row: its unit's bucket, or any bucket for a row that is a unit or has no unit."""
     anywhere = f"pmod(xxhash64({', '.join(_quote_name(name) for name, _ in place.columns)}), {buckets})"
     if place.unit is None:
         return anywhere

@@ -150,7 +150,7 @@ class EngineTables:
     def columns(
         self, cursor: duckdb.DuckDBPyConnection, table: TableName, listed: Sequence[CatalogColumn]
     ) -> Callable[[str, Mapping[str, object]], list[Any]]:
-        """Returns a function that runs SQL over a table's rows, for its owner. In an engine, it only reads SUMS."""
+        """Returns a function that runs SQL over a table's rows, for its owner. In an engine it only computes SUMS."""
         if not self.has(table):
             return partial(reader.columns, cursor)
         shapes = {table: tuple((column.name, column.type_name) for column in listed)}

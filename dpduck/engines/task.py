@@ -32,7 +32,7 @@ TASKS = 8
 
 
 def _loader() -> Callable[[], Any]:
-    """Returns a function that loads dpduck's files into a process, once. It returns their root module with workers."""
+    """Returns a function that loads dpduck's files into a process, once. The function returns their root module."""
     texts = {name: (PACKAGE / f"{name.replace('.', '/')}.py").read_text(encoding="utf-8") for name in SENT}
     mark = f"dpduck_sent_{hashlib.sha256(repr(texts).encode()).hexdigest()[:16]}"
     sent = {

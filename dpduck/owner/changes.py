@@ -24,8 +24,9 @@ Announce = Callable[[Sequence[Policy]], None]
 class OwnerChanges:
     """Executor of owner statements that remembers the last one, since DuckDB may bind the same text twice.
 
-    Most statements change nothing the second time. A repetition of any other is recognised: the same text by the same
-    person, with no ledger entry in between. So nothing was released since a new epoch, and another one is not needed.
+    Most statements change nothing the second time. A repetition of any other statement is recognised: the same text by
+    the same person, with no ledger entry in between. So nothing was released since a new epoch, and another epoch is
+    not needed.
     """
 
     def __init__(

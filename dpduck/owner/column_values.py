@@ -42,7 +42,7 @@ class ColumnShares:
 
     @property
     def ends(self) -> tuple[int, int] | None:
-        """Returns two edges: the last with only noise below it, and the last with more than noise above it.
+        """Returns two edges: the last edge with only noise below it, and the last edge with more than noise above it.
 
         None if no share is larger than the noise, or if such a share lies beyond the grid.
         """
@@ -92,7 +92,7 @@ def seen(
 
 
 def no_answer(shares: ColumnShares) -> int | None:
-    """Returns the place of a number such as 999 that seems to mean no answer: many units have it, few a number near."""
+    """Returns the place of a number such as 999 that seems to mean no answer. Many units have it, and few are near."""
     if not shares.whole:
         return None
     for place, edge in enumerate(shares.edges[:-1]):
@@ -105,7 +105,8 @@ def no_answer(shares: ColumnShares) -> int | None:
 def codes_of(shares: ColumnShares) -> tuple[tuple[int, ...], Beyond] | None:
     """Returns the few whole numbers that most units have, and the share of the other values.
 
-    The numbers are consecutive, or all that stand out. None if there are many, or if too many units have other values.
+    The numbers are consecutive, or are all that stand out of the noise. None if there are many such numbers, or if too
+    many units have other values.
     """
     ends = shares.ends
     if ends is None or not shares.whole:
@@ -125,7 +126,7 @@ def codes_of(shares: ColumnShares) -> tuple[tuple[int, ...], Beyond] | None:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of a clamp, with the share of the sum that they leave out. beyond: most units with values outside."""
+    """Bounds of a clamp, with the share of the sum that they leave out. beyond: most units beyond them."""
 
     low: Fraction
     high: Fraction

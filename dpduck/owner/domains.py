@@ -186,7 +186,7 @@ def _number(text: str) -> Fraction:
 
 
 def decimal_text(value: Fraction) -> str:
-    """Returns the exact decimal of a number that has one, as steps and bounds and their sums do."""
+    """Returns the exact decimal text of a number that has one, such as a step, a bound or their sum."""
     digits = 0
     while (value * 10**digits).denominator != 1:
         digits += 1

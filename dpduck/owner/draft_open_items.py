@@ -34,7 +34,8 @@ ROWS = "EXPECT ROWS: a guess at the number of rows that may be public; dp_explai
 class Suggested:
     """Suggestions in place of items that would be TODOs. said: their basis and their cost.
 
-    unit, budget: clauses. columns: by name, a remark and items, or a remark why there are none. rows: EXPECT ROWS.
+    unit, budget: clauses. columns: for each name, a remark and items, or a remark why there are no items. rows: EXPECT
+    ROWS.
     """
 
     said: str

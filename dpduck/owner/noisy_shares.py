@@ -84,7 +84,7 @@ class Tail:
 
     @cached_property
     def exponent(self) -> tuple[float, float] | None:
-        """Returns the exponent with which shares fall, as a power of the value, and its lower bound. None: not known.
+        """Returns the exponent with which shares fall, as a power of the value, and its lower bound. None if unknown.
 
         The fall is measured from an earlier edge to the last one that stands out, and from there to edges of mere
         noise.

@@ -127,7 +127,7 @@ def check_certificate(certificate: Part, entry: Part | None) -> Iterator[str]:
 def check_budgets(entries: list[Part]) -> Iterator[str]:
     """Yields a line for each entry that exceeds its unit's budget at that time, or declares less than was spent.
 
-    Each period has the budget. LIFETIME is for all periods together, so that no run of periods may be endless.
+    Each period has the whole budget. LIFETIME is for all periods together, so that no run of periods may be endless.
     """
     budgets: dict[str, Part] = {}
     spent: dict[str, dict[int, Price]] = {}
@@ -170,7 +170,7 @@ def number_of(word: str, day: int) -> int:
 
 
 def run_of(key: str) -> tuple[str, bool, range]:
-    """Reads the key of a charge: its unit, whether its run of periods has no beginning or no end, and their numbers."""
+    """Reads the key of a charge: its unit, whether its periods have no first or no last one, and their numbers."""
     match = KEY.fullmatch(key)
     if match is None:
         return key, False, range(1)

@@ -56,7 +56,7 @@ def generator(maker: str) -> str:
 
 
 def replace_page(target: Path, page: str, mode: int) -> None:
-    """Writes a page to a file that readers see as a whole or not at all. mode: file mode, for who may read it."""
+    """Writes a page to a file that readers see as a whole or not at all. mode: the file's permissions."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=target.parent, prefix=".dpduck", delete=False, encoding="utf-8") as file:
         file.write(page)

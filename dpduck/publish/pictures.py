@@ -167,7 +167,7 @@ def _may_be_a_key(column: tuple[str, str, str], comments: Mapping[str, str]) -> 
 
 
 def charts(shape: Shape, answer: tuple[str, str | None], rows: Rows) -> list[Drawn]:
-    """Returns the pictures of one answer, each with its content in words. Each largest grouping set has its own."""
+    """Returns the pictures of one answer, with their content in words. Each largest grouping set has its own."""
     pictures: list[Drawn] = []
     for cells, without in _parts(shape, rows):
         pictures += _pictures(shape, answer, cells, without)

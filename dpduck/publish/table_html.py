@@ -14,7 +14,7 @@ _RIGHT = ' class="number"'
 
 
 class NullWord(str):
-    """A word for a NULL in a key. No value has this class."""
+    """A word for a NULL in a key. No value of the data has this class."""
 
 
 def moment_html(value: object) -> str:

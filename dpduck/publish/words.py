@@ -35,7 +35,7 @@ def right_guesses(epsilon: float, delta: float = 0.0) -> int:
 
 
 def right_guesses_rho(rho: float, delta: float = 0.0) -> int:
-    """Returns the most right guesses of 100 for rho-zCDP. delta: of selected keys.
+    """Returns the most right guesses of 100 for rho-zCDP. delta: the delta of selected keys.
 
     >>> right_guesses_rho(0.0), right_guesses_rho(0.005), right_guesses_rho(10.0)
     (50, 53, 100)
@@ -56,7 +56,7 @@ def unit_of(guarantee: str) -> str:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of all releases about one table, with its budget. spent, budget: by measure, such as epsilon."""
+    """The cost of all releases about one table, with its budget. spent, budget: amounts by measure, such as epsilon."""
 
     table: str
     period: str

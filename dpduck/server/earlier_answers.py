@@ -19,8 +19,8 @@ MOST_KNOWN = 200
 class AnswerCache:
     """Cache of the SQL that reads earlier answers, so that a repeated statement costs no work.
 
-    A stored answer depends only on the caller with its permissions, which the key has, and on facts that the owner may
-    change. The tables cannot change, since the database is open for reading alone.
+    A stored answer depends only on the caller and its permissions, which are in the key, and on facts that the owner
+    may change. The tables cannot change, since the database is read-only.
     """
 
     def __init__(self, has_copies: Callable[[str], bool]) -> None:

@@ -60,8 +60,8 @@ class VaultRefusal(DpduckError):
 class ClientTerms:
     """Limits of a client for a statement. page: whether the page asks by itself, and nobody typed the statement.
 
-    ceilings: the largest cost of each argument of dp, 0 for an argument without an entry. None: no limits. letters: the
-    largest length of texts, and of nested values as texts. None leaves values as they are.
+    ceilings: the largest cost of each argument of dp, 0 for an argument without an entry. None sets no limits. letters:
+    the largest length of texts, and of nested values as texts. None leaves values as they are.
     """
 
     ceilings: Mapping[str, Ceiling] | None = None
@@ -175,7 +175,7 @@ class Gate:
             self._owners = Counter(owner_of(mark) for mark in wanted.values())
 
     def end(self, seconds: float) -> bool:
-        """Admits no more statements, ends those over released tables, and waits for releases. True if none is left."""
+        """Stops new statements, ends those over released tables, and waits for releases. True if no release is left."""
         with self._lock:
             self._ending = True
         self._public.end_statements()
@@ -198,7 +198,7 @@ class Gate:
             self._left_out[fold(name)] = mark
 
     def _require_view_room(self, principal: Principal) -> None:
-        """Refuses a new view, before its charge, if this principal or the public database has no room for another."""
+        """Refuses a new view, before its charge, if this principal or the public database has no room for one."""
         marks, sizes = self._public.marks(), self._public.sizes()
         own = sum(sizes[name].bytes for name in sizes.keys() & marks.keys() if owner_of(marks[name]) == principal.name)
         most, bytes_each = self._limits.views_each, self._limits.view_bytes // 4

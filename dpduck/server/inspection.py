@@ -36,7 +36,7 @@ _LESSER = syntax.MODIFIERS | syntax.TYPES
 
 @dataclass(frozen=True)
 class Call:
-    """Call of a dp function, in the form that dpduck.database.functions takes. mark: stands for its answer in SQL."""
+    """Call of a dp function, as dpduck.database.functions takes it. mark: the text for its answer in SQL."""
 
     function: str
     action: str
@@ -64,7 +64,7 @@ class Inspected:
 
 
 def inspect(text: str, syntax: Syntax, *, longest: int = 100_000) -> Inspected:
-    """Checks every part of a statement against the lists, and returns it as it may run. Refuses parts on no list."""
+    """Checks every part of a statement against the lists, and returns it as it may run. Refuses all other parts."""
     text = in_selects(text).rstrip("; \t\r\n")
     tree = syntax.tree(text, longest=longest)
     walk = _Walk(syntax, longest)

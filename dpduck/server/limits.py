@@ -35,7 +35,7 @@ Value = TypeVar("Value")
 
 
 def never() -> bool:
-    """Returns False: for clients that cannot report that they no longer wait."""
+    """Returns False, for clients that cannot report that they no longer wait."""
     return False
 
 
@@ -87,7 +87,7 @@ class Places:
 
     @contextmanager
     def place(self, name: str, patience: float, given_up: GivenUp = never) -> Iterator[None]:
-        """Holds a place for this principal until the block ends. Refuses if none is free within `patience` seconds."""
+        """Holds a place for this principal until the block ends. Refuses if no place is free in `patience` seconds."""
         self.take(name, patience, given_up)
         try:
             yield
@@ -144,7 +144,7 @@ class Places:
         self._settled = now
 
     def _call(self) -> None:
-        """Gives free places to waiting statements. Once closed, wakes all of them, so that they are refused."""
+        """Gives free places to waiting statements. Once closed, wakes all statements, which are then refused."""
         if self._closed:
             for waiting in self._waiting.values():
                 for called in waiting:
@@ -264,8 +264,8 @@ class Limits:
 
     seconds: the time of one statement. release_seconds: the time that a client waits for a release, which goes on
     afterwards. rows: the rows of one result. work: rows times parts of a statement without a runner. sessions:
-    remembered connections of clients. connections: new ones of a principal in a minute. kept: results that wait for
-    their readers. memory: bytes of the public database. A runner may have a quarter as much.
+    remembered connections of clients. connections: new connections of a principal in a minute. kept: results that wait
+    for their readers. memory: bytes of the public database. A runner may have a quarter as much.
     """
 
     characters: int = 100_000

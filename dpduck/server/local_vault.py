@@ -137,7 +137,7 @@ class LocalVault:
         return key
 
     def rows(self, principal: str, key: str, most: int, most_bytes: int) -> ReleasedRows:
-        """Returns the rows of an answer, one answer of a principal at a time. Refuses them if they exceed a limit."""
+        """Returns the rows of an answer, one answer of a principal at a time. Refuses rows beyond a limit."""
         with self._lock:
             sql = self._statements.get(key)
         if sql is None:
@@ -179,7 +179,7 @@ class LocalVault:
         self._database.ledger.budgets()
 
     def views(self) -> dict[str, str]:
-        """Returns each private view's "principal|mark", owner's and older ones first. A mark changes with the rows."""
+        """Returns "principal|mark" of each private view, the owner's views first. A mark changes with the rows."""
         kinds = ", ".join(f"'{kind}'" for kind in SERVED_KINDS)
         with self._connection.cursor() as cursor:
             listed = cursor.execute(

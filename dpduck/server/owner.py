@@ -20,7 +20,7 @@ LONGEST = 100
 
 
 def door_path(files: StoreFiles) -> Path | None:
-    """Returns the path of a store's socket: beside the store, or in the state directory if long. None in memory."""
+    """Returns the path of a store's socket: beside the store, or in the state directory if that path is too long."""
     if files.store is None:
         return None
     store = files.store.resolve()

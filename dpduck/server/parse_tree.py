@@ -27,7 +27,7 @@ def path_of(node: Tree, name: str, catalog: str, schema: str) -> tuple[str, str,
 
 
 def children_of(call: Tree) -> list[Tree]:
-    """Returns a function's arguments, with their names as aliases. DuckDB 2.0 has names and expressions apart."""
+    """Returns a function's arguments, with their names as aliases. DuckDB 2.0 keeps names and expressions apart."""
     if "arguments" in call:
         return [dict(entry["expression"], alias=entry["name"]) for entry in call["arguments"]]
     return list(call["children"])

@@ -145,7 +145,7 @@ def parse_share(text: str) -> Fraction:
 
 
 def _without(present: Sequence[Principal], name: str, *, missing: bool) -> tuple[Principal, ...]:
-    """Returns all principals but the named one. missing: refuses an absent name if True, and a present one if False."""
+    """Returns all principals but the named one. missing: refuses an absent name if True, a present name if False."""
     is_present = any(principal.name.lower() == name.lower() for principal in present)
     if missing and not is_present:
         raise Refusal(f"there is no principal {name[:80]!r}", accepted=", ".join(p.name for p in present) or "none yet")

@@ -46,7 +46,7 @@ _HEAD, _TAIL = b"\x01\x00\x0b\x02\x00\x20", b"\x03\x00" + b"\xff" * 9 + b"\x01" 
 
 
 class QuackListener:
-    """Listener of one public database over Quack. `prepare` is called before its lock, `open` afterwards."""
+    """Listener of one public database over Quack. `prepare` is called before its settings are locked, `open` after."""
 
     def __init__(self, address: str, audit: Audit, limits: Limits, in_the_clear: bool = False) -> None:
         """in_the_clear: whether clients on other machines may send tokens without TLS."""

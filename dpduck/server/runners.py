@@ -44,7 +44,7 @@ _LOOK_AGAIN = 0.1
 
 @dataclass(frozen=True)
 class TableRead:
-    """Table that a statement reads. table: its full name. mark: changes with its rows, "" if nothing else reads it."""
+    """Table that a statement reads. table: full name. mark: changes with the rows, "" if nobody else reads it."""
 
     table: str
     mark: str
@@ -94,7 +94,7 @@ class Runners:
     def _try_run(
         self, principal: str, sql: str, sources: Sequence[TableRead], most: Message, given_up: GivenUp
     ) -> tuple[bool, Message, pa.Table | None]:
-        """Runs a SELECT once. Returns whether its runner had run others before, and the runner's answer."""
+        """Runs a SELECT once. Returns whether its runner had run a SELECT before, and the runner's answer."""
         start = time.monotonic()
         try:
             runner = self._take_runner(principal)
@@ -233,7 +233,7 @@ class _Runner(ChildProcess):
             raise
 
     def provide(self, sources: Sequence[TableRead], most: int) -> None:
-        """Sends missing tables. First drops changed and temporary ones, and unused ones beyond `most` bytes."""
+        """Sends missing tables. First drops changed and temporary tables, and unused tables beyond `most` bytes."""
         gone = [table for table, (mark, _) in self._held.items() if not mark]
         wanted = {source.table for source in sources}
         gone += [s.table for s in sources if s.table in self._held and self._held[s.table][0] != s.mark]
@@ -256,7 +256,7 @@ class _Runner(ChildProcess):
     def ask(
         self, message: Message, seconds: float, prompt: float = math.inf, given_up: GivenUp = never
     ) -> tuple[Message, pa.Table | None]:
-        """Returns the answer to a message. TimeoutError: none came in time. OSError: the process has ended.
+        """Returns the answer to a message. Raises TimeoutError if it is late, OSError if the process has ended.
 
         prompt: seconds until the process yields to all others. given_up: tells whether the client has gone.
         """

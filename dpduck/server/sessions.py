@@ -41,7 +41,7 @@ class Sessions:
         life: float = math.inf,
         idle: float = math.inf,
     ) -> None:
-        """forgotten: called for forgotten connections. life, idle: most seconds since the start, and the last use."""
+        """forgotten: called for forgotten connections. life, idle: most seconds since the start and last use."""
         self._book, self._limits, self._clock, self._forgotten = book, limits, clock, forgotten
         self._life, self._idle = life, idle
         self._lock = threading.Lock()
@@ -50,7 +50,7 @@ class Sessions:
         self._opened: dict[str, deque[float]] = {}
 
     def begin(self, session: str, token: str) -> Principal | None:
-        """Registers a connection, and returns the token's principal, if any. Refuses too many of one principal."""
+        """Registers a connection, and returns the token's principal, if any. Refuses a principal with too many."""
         principal = self._book.authenticate(token)
         if principal is None:
             return None

@@ -70,7 +70,7 @@ def is_ours(text: str) -> bool:
 
 
 class Syntax:
-    """DuckDB without tables that only parses. Many threads may use it."""
+    """DuckDB instance without tables, which only parses. Many threads may use it."""
 
     def __init__(self) -> None:
         self._root = duckdb.connect(":memory:", config={"threads": 1})

@@ -40,7 +40,7 @@ class _Ended(StoreError): ...
 
 
 class VaultProcess:
-    """Vault in a separate process, which starts with this object. The first question waits for it. Thread-safe."""
+    """Vault in a separate process, which this object starts. The first question waits for the start. Thread-safe."""
 
     def __init__(
         self,
@@ -72,8 +72,8 @@ class VaultProcess:
     ) -> Reply:
         """Asks a question, and waits up to `seconds` for the answer. A release that takes longer goes on.
 
-        If the process ends during a question, it is asked once more, which pays once at most. Only one such question is
-        asked at a time, so that the others do not fail if it ends the process again.
+        If the process ends during a question, the question is asked once more, and pays at most once. Only one such
+        question is asked at a time. So other questions do not fail if this one ends the process again.
         """
         given = principal, action, argument, seconds, ceiling
         try:

@@ -78,7 +78,7 @@ def main() -> int:
 
 
 def end_at_once() -> None:
-    """Makes a library's call of exit() end the process without other handlers, so that another one is started.
+    """Makes a library's call of exit() end the process without other handlers, so that another process starts.
 
     OpenBLAS calls exit() from any thread if it gets no memory. A handler of Arrow would then wait for threads that wait
     for Python's lock. The handler that is registered last is called first.

@@ -44,10 +44,11 @@ MOST_STILL = 512
 class Databases:
     """Attached databases, as one cursor sees them.
 
-    rows: one for each database except DuckDB's own, the store and copies of releases. kinds: types of all databases, by
-    name in lower case. collation: the default for texts. token: identifies these databases if all are read-only.
+    rows: a row for each database except DuckDB's own, the store and copies of releases. kinds: types of all databases,
+    by name in lower case. collation: the default for texts. token: identifies these databases if all are read-only.
     unchanging: the token if all are also files of DuckDB's, so that nothing can be added. quiet: `unchanging`, or for
-    one file, a text that changes at any write to it. Otherwise these three are None. disabled: optimizer passes.
+    one file, a text that changes at any write to it. Otherwise these three are None. disabled: the disabled optimizer
+    passes.
     """
 
     rows: tuple[tuple[object, ...], ...]
@@ -71,7 +72,7 @@ class Looked:
 class Still:
     """Databases (in lower case) that cannot change while attached, and a cache of facts about their tables.
 
-    Each is a read-only file of DuckDB's, which nobody can write meanwhile, or `quiet` (see Shadows.still).
+    Each database is a read-only file of DuckDB's, which nobody can write meanwhile, or `quiet` (see Shadows.still).
     """
 
     databases: frozenset[str]
@@ -100,7 +101,8 @@ _SETTLED = 2_000_000_000
 def _quiet(others: Sequence[tuple[object, ...]]) -> str | None:
     """Returns the state of the only database's files, which differs after any later write.
 
-    Returns None for several databases (one may be attached without a log), other kinds, and a file written just now.
+    Returns None for several databases (one may be attached without a log), for a database of another kind, and for a
+    file written just now.
     """
     if len(others) != 1 or not others[0][4]:
         return None
@@ -117,7 +119,7 @@ class Shadows:
     """Names of hidden built-in functions, remembered for databases that cannot change.
 
     If every database is read-only, as on a server, only the store and the copies of releases change. A name without a
-    database never leads to these.
+    database never leads to the store or a copy.
     """
 
     def __init__(self, store: str) -> None:
@@ -144,7 +146,8 @@ class Shadows:
     def still(self, databases: Databases, quiet: bool = False) -> Still | None:
         """Returns the databases that cannot change, None if any database is not read-only.
 
-        quiet: whether a file without recent writes is accepted. If its facts decide a count, they are checked again.
+        quiet: whether a file without recent writes is accepted, too. If its facts decide a count, they are checked
+        again.
         """
         token = databases.token or (databases.quiet if quiet else None)
         if token is None:

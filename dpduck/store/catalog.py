@@ -250,7 +250,7 @@ class Catalog:
 
     @_memoise
     def policy(self, table: TableName) -> Policy | None:
-        """Returns the policy in force. Refuses a table that was replaced by a view or has computed columns now."""
+        """Returns the policy in force. Refuses a table that now is a view or has computed columns."""
         policy = self._stands(table)
         return None if policy is None else with_budget(policy, self._budgets)
 
@@ -296,7 +296,7 @@ class Catalog:
     def require_unchanged(self, rows: RequestRows) -> None:
         """Refuses rows if their public facts, in this cursor's transaction, differ from those of the analysis.
 
-        A public table with more rows than then could multiply private rows more often than the price allows.
+        A public table with more rows than at the analysis could multiply private rows more often than the price allows.
         """
         first = PrivateTable(rows.table, rows.revision, rows.epoch)
         now = all(self._as_read(table) for table in (first, *rows.reads))
@@ -368,7 +368,7 @@ class Catalog:
         return int(row[0]) if row is not None else 0
 
     def _is_key(self, table: TableName, columns: Sequence[str]) -> bool:
-        """Tells whether DuckDB enforces a key on some of these columns, with types that store equal values alike.
+        """Tells whether DuckDB enforces a key on some of these columns, with types that store equal values in one way.
 
         UNIQUE permits several NULLs, but NULL equals nothing in a join.
         """
@@ -380,7 +380,7 @@ class Catalog:
         )
 
     def _row(self, sql: str) -> tuple[Any, ...] | None:
-        """Returns the only row. Fetches all rows, since DuckDB 2.0 does nothing else on the cursor before."""
+        """Returns the only row. Fetches all rows. Before that, DuckDB 2.0 does nothing else on the cursor."""
         rows = self._cursor.execute(sql).fetchall()
         return rows[0] if rows else None
 

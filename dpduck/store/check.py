@@ -37,7 +37,7 @@ MOST_MARGINS, MOST_CELLS = 1_000, 1 << 22
 
 @dataclass(frozen=True)
 class Distance:
-    """Distance of a marginal of `ways` columns. value: its most different cell. in_data, in_rows: the cell's shares."""
+    """Distance of a marginal of `ways` columns. value: the cell that differs most. in_data, in_rows: its shares."""
 
     columns: str
     ways: int
@@ -149,7 +149,7 @@ def check_table(
 
     columns: reader of the rows. from_sql: the table, joined with the tables that lead to the unit. unit_sql: None for
     PRIVACY UNIT ROW. prepared: number of prepared rows. period: for a unit by periods, the number of a row's period,
-    NULL for none. averages: whether averages of clamped columns are computed. An engine adds up whole numbers only.
+    NULL for none. averages: whether averages of clamped columns are computed. An engine adds up only whole numbers.
     """
     total = _one(columns, ["count(*)"], policy.table.sql)[0]
     return [

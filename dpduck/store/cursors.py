@@ -120,7 +120,7 @@ class ReleaseCopies:
                 self._written.popitem(last=False)
 
     def add(self, name: str, stored_table_sql: str, rows: int) -> None:
-        """Copies a stored release, unless `write` has its values. If the copy fails, statements read the store."""
+        """Copies a stored release, unless `write` has added it. If the copy fails, statements read the store."""
         if name in self._written:
             return
         database = quote_identifier(_database(name))

@@ -35,7 +35,7 @@ def require_written_by_ducklake(
 ) -> None:
     """Refuses wide integers, intervals, times with a zone, and files that another program wrote.
 
-    catalog, place: the database and the schema of DuckLake's metadata, None for the usual ones.
+    catalog, place: the database and the schema of DuckLake's metadata, None for DuckLake's usual names.
     """
     kinds = {name: sql_type(type_name) for name, type_name in columns_of_table(cursor, table).items()}
     long = [name for name, kind in kinds.items() if kind.mentions("HUGEINT", "UHUGEINT")]

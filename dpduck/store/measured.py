@@ -181,8 +181,9 @@ class MeasuredStore:
     def of(self, table: str, reader: str | None) -> list[MeasurementRecord]:
         """Returns a private table's measurements that a reader may see, oldest first. `reader` is None for the owner.
 
-        They are the reader's own, and those of private views, which every permitted caller may read. A view names its
-        release. In earlier stores, a view has its release's digest and ledger entry. A digest alone is not enough.
+        These are the reader's own measurements, and those of private views, which every permitted caller may read. A
+        view names its release. In earlier stores, a view has its release's digest and ledger entry. A digest alone is
+        not enough.
         """
         seen, asked = "true", {"table": table}
         if reader is not None:

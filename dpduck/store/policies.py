@@ -30,7 +30,7 @@ _PART = re.compile(r'"((?:[^"]|"")*)"')  # of a name in SQL
 
 @dataclass(frozen=True)
 class InForce:
-    """Policies by their tables' names in SQL, declared public tables, and all names ever used, the earliest first.
+    """Policies by their tables' names in SQL, declared public tables, and all table names in order of their first use.
 
     Policies have their budgets as written. The budgets in force may differ, and are in the ledger.
     """
@@ -105,7 +105,7 @@ class PolicyStore:
             return content
 
     def earlier(self) -> tuple[PolicyTerms, ...]:
-        """Returns earlier terms that answer like the terms in force, the latest first. Reads them only once."""
+        """Returns earlier terms under which answers are the same as now, the latest first. Reads them only once."""
         if (cached := self._earlier) is not None:
             return cached
         changes, budgets = self._changes, self.budgets()  # not under this lock, since the ledger has its own

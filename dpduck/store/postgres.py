@@ -86,7 +86,7 @@ class _LentColumn:
 
     @property
     def as_text(self) -> bool:
-        """Tells whether PostgreSQL and DuckDB compare values differently. They do not for ENUM, numeric and _READ."""
+        """Tells whether PostgreSQL and DuckDB compare values differently: in all types but ENUM, numeric and _READ."""
         return self.kind != "e" and not (self.own and (self.type_name in _READ or self.type_name == "numeric"))
 
     def is_read_as(self, type_name: str) -> bool:

@@ -276,7 +276,7 @@ class PreparedTables:
         return PreparedFacts(policy, relation, layout, tuple(shapes))
 
     def _is_prepared(self, facts: PreparedFacts) -> bool:
-        """Tells whether a table is prepared under its policy, at one moment with all prepared tables of its unit."""
+        """Tells whether a table is prepared under its policy, at the same moment as all prepared tables of its unit."""
         record = self._in_use.get(facts.policy.table.sql)
         if record is None or record.layout != facts.digest or not self._whole(record):
             return False
@@ -290,7 +290,7 @@ class PreparedTables:
         return [table for table, policy in policies if policy is not None and policy.unit.key in units]
 
     def _write_copies(self, cursor: duckdb.DuckDBPyConnection, facts: Sequence[PreparedFacts]) -> list[PreparedRecord]:
-        """Writes prepared tables, and again all that share a unit with them. No copy is in use yet."""
+        """Writes prepared tables, and rewrites all others that share their units. No copy is in use yet."""
         named = {table_facts.policy.table.sql for table_facts in facts}
         beside = [table_from_sql(table) for table in self._sharing(facts) if table not in named]
         every = list(facts)

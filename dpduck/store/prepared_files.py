@@ -49,7 +49,7 @@ Shapes = Sequence[tuple[TableName, tuple[CatalogColumn, ...], bool]]
 
 
 class PreparedFiles:
-    """Files of one store's prepared tables. store: its file, None for tables in memory. key: returns the MACs' key."""
+    """Files of one store's prepared tables. store: the store's file, None in memory. key: returns the key of MACs."""
 
     def __init__(
         self, open_cursor: Callable[[], duckdb.DuckDBPyConnection], store: Path | None, key: Callable[[], bytes]

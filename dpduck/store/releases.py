@@ -114,7 +114,7 @@ class ReleaseStore:
         return next(iter(self._select(f"WHERE digest = {quote_text(digest)} AND kind = 'answer'", [])), None)
 
     def put_failure(self, digest: str, ledger_id: int) -> None:
-        """Records that a request failed after its charge. Asked again, it fails again, and is not charged."""
+        """Records that a request failed after its charge. If it is asked again, it fails without a charge."""
         with transaction(self._open_cursor) as cursor:
             cursor.execute(f"INSERT INTO {self._failures} VALUES (?, ?)", [digest, ledger_id])
             cursor.execute(f"DELETE FROM {self._unanswered} WHERE digest = ?", [digest])
@@ -300,7 +300,7 @@ class ReleaseStore:
             self._remove(cursor, name)
 
     def _remove(self, cursor: duckdb.DuckDBPyConnection, name: str) -> None:
-        """Removes a view, and a projection's seed table, since nobody could query that alone."""
+        """Removes a view, and a projection's seed table, since nobody could query that table alone."""
         seeds = cursor.execute(
             f"SELECT seed.name FROM {self._table} AS seed JOIN {self._table} AS main "
             "USING (digest, statement, principal, kind) "
@@ -360,7 +360,7 @@ def laws_to_text(laws: Sequence[Sequence[ErrorLaw]]) -> str:
 
 
 def laws_from_text(text: str) -> tuple[tuple[ErrorLaw, ...], ...]:
-    """Returns the error laws that laws_to_text wrote. Each stored answer needs them, so type hints are not used."""
+    """Returns the error laws that laws_to_text wrote. It reads no type hints, so that stored answers are fast."""
     return tuple(
         tuple(
             ErrorLaw(NoiseKind[noise], None if parameter is None else Fraction(parameter), *numbers)

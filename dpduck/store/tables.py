@@ -105,7 +105,7 @@ class _Account:
 
 
 def _accounts(policy: Policy, ledger: Ledger, caller: Caller) -> Iterator[_Account]:
-    """Yields a unit's account. A unit by periods has one for each period with spending, any other, and the lifetime."""
+    """Yields a unit's account. A unit by periods has one for each spent period, one for the others, one for all."""
     key, budget, who = policy.unit.key, policy.budget, None if caller.share is None else caller.name
     if policy.unit.period is None:
         yield _Account(budget, ledger.spent(key), ledger.spent(key, who))

@@ -63,7 +63,7 @@ def earlier_terms(written: Iterable[Policy], in_force: Mapping[str, Policy]) -> 
 
 
 def _beside(policy: Policy, now: Policy | None) -> tuple[Policy, bool]:
-    """Returns a policy, without domains and clamps if it answers otherwise than `now`, and whether it answers alike."""
+    """Returns a policy, and whether its answers are as under `now`. If not, it loses its domains and clamps."""
     if now is None or not same_answers(policy, now):
         return replace(policy, domains=(), clamps=()), False
     result = replace(

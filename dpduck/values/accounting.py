@@ -88,8 +88,9 @@ def rho_of_pure(epsilon: Fraction) -> Fraction:
 def rho_of_laplace(l1: int, most: int, scale: Fraction) -> Fraction:
     """Returns an upper bound of the rho of integers with discrete Laplace noise of this scale.
 
-    l1, most: bounds of a unit's change of all integers and of each. A shift by d costs the Kullback-Leibler divergence
-    K(d) = x - (1 - exp(-x)) s / sinh(s) with x = d/b, s = 1/b. K is convex, so l1 / most shifts of `most` cost most.
+    l1, most: bounds on a unit's change of all integers together, and of each. A shift by d costs the Kullback-Leibler
+    divergence K(d) = x - (1 - exp(-x)) s / sinh(s) with x = d/b, s = 1/b. K is convex, so l1 / most shifts of `most`
+    cost most.
 
     >>> round(float(rho_of_laplace(5000, 1000, Fraction(5000))), 5)  # epsilon = 1 over five disjoint tables
     0.09365

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 class Function:
     """Function of DuckDB, with its permitted uses."""
 
-    name: str  # in DuckDB's own parse tree
+    name: str  # the name in DuckDB's own parse tree
     row_local: bool = False  # the result depends on the arguments alone, and the call has no other effect
     makes_text: bool = False  # the function is row-local, and its result is a text, which takes room in a worker
     served: bool = False  # clients of the server may call it over released tables
-    streams: bool = False  # it is cheap enough for the process that serves all clients (server/syntax.py, STREAMED)
-    aggregate: bool = False  # it is an aggregate or a window function
+    streams: bool = False  # the call is cheap enough for the process of all clients (server/syntax.py, STREAMED)
+    aggregate: bool = False  # the function is an aggregate or a window function
 
 
 def alike(names: str, **facts: bool) -> tuple[Function, ...]:

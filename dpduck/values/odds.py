@@ -39,7 +39,7 @@ def best_guess(epsilon: float, delta: float = 0.0) -> float:
 
 
 def best_guess_rho(rho: float, delta: float = 0.0) -> float:
-    """Returns the largest chance of a right guess under rho-zCDP. delta: of selected keys.
+    """Returns the largest chance of a right guess under rho-zCDP. delta: the delta of selected keys.
 
     >>> best_guess_rho(0.0), round(best_guess_rho(0.5), 4), best_guess_rho(1000.0)
     (0.5, 0.7395, 1.0)
@@ -75,7 +75,7 @@ def guesses_of_100(chance: float) -> int:
 
 
 def guesses_at(epsilon: float | None, rho: float, delta: float = 0.0) -> int:
-    """Returns the most right guesses of 100 at a loss. epsilon: None for a loss in rho. delta: of selected keys.
+    """Returns the most right guesses of 100 at a loss. epsilon: None for a loss in rho. delta: that of selected keys.
 
     >>> guesses_at(1.0, 0.46), guesses_at(None, 0.5), guesses_at(None, 0.0)
     (74, 74, 50)

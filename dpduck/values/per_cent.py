@@ -10,7 +10,7 @@ from dpduck.values.privacy import ZERO, Budget, Charge
 
 
 def in_per_cent(part: Fraction, *, up: bool = True) -> str:
-    """Writes a fraction in per cent with two digits. Prices are rounded up, amounts that are left down (up=False).
+    """Writes a fraction in per cent with two digits. Prices are rounded up, remaining amounts are rounded down.
 
     >>> in_per_cent(Fraction(1, 30)), in_per_cent(Fraction(1, 30), up=False), in_per_cent(Fraction(3, 2))
     ('3.4 %', '3.3 %', '150 %')
@@ -62,7 +62,7 @@ def parts_of_budget(
 
 
 def describe_price(charge: Charge, budget: Budget | None, unit_key: str, person: Charge | None) -> str:
-    """Describes a price as parts of a budget, with the amount behind it. Arguments as in parts_of_budget."""
+    """Describes a price as parts of a budget, and adds the amount. The arguments are those of parts_of_budget."""
     parts = parts_of_budget(charge, budget, unit_key, person)
     amount = describe_amount(charge, in_epsilon=is_in_epsilon(charge, budget))
     return f"{parts} ({amount})" if parts else amount

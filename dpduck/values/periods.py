@@ -63,7 +63,6 @@ class Periods:
 
     @property
     def end(self) -> date:
-        """Returns the first day after the run."""
         return start_of(self.word, self.last + 1)
 
     def __str__(self) -> str:
@@ -85,7 +84,7 @@ class PeriodColumn:
     sql: str
     type_name: str
     periods: Periods
-    also: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # other joined tables' such columns
+    also: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # such columns of other joined tables
 
 
 def number_of(word: str, day: date) -> int:
@@ -122,7 +121,7 @@ def every(word: str) -> Periods:
 
 
 def between(word: str, first: date, last: date) -> Periods | None:
-    """Returns the periods from the period of the first day to the period of the last. None if none has a number."""
+    """Returns the periods from that of the first day to that of the last. None if no such period has a number."""
     low, high = number_of(word, first), min(number_of(word, last), last_number(word))
     return Periods(word, low, high) if low <= high else None
 

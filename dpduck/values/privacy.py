@@ -30,7 +30,7 @@ class PrivacyUnit:
         it is "", which is no column: code that does not expect this fails, and does not protect the wrong unit.
     """
 
-    key: str  # name of the unit ("main.patients.id", or "main.visits.ROW"). Tables with one key share one budget
+    key: str  # name of the unit ("main.patients.id", or "main.visits.ROW"). Tables with the same key share one budget
     column: str | None
     max_rows: int  # m, the most rows of one unit that an answer can see, 1 for rows
     reference: Reference | None = None
@@ -99,7 +99,7 @@ def add_charges(charge: Charge, other: Charge) -> Charge:
 
 
 def missing_from(own: Charge, other: Charge) -> Charge:
-    """Returns the charge that `own` lacks, so that with it no amount is below that of `other`."""
+    """Returns the charge to add to `own`, so that no amount is below that of `other`."""
     epsilon: Fraction | None = max(ZERO, (other.epsilon or ZERO) - (own.epsilon or ZERO))
     if other.epsilon is None and own.epsilon is not None:
         epsilon = None

@@ -53,7 +53,7 @@ class SqlType:
 
     name: str
     kind: str  # the name without digits, labels and fields, LIST for lists and arrays, "" for an unknown type
-    bits: int = 0  # of a whole number, 0 for other types
+    bits: int = 0  # bits of a whole number, 0 for other types
     digits: int = 0  # decimal digits of a whole number or a DECIMAL, 0 for other types
     scale: int = 0  # decimal places of a DECIMAL, 0 for other types
 
@@ -186,7 +186,7 @@ class SqlType:
 
     @cached_property
     def length_function(self) -> str:
-        """Returns DuckDB's function that counts the bytes of a value, "" for types without one."""
+        """Returns DuckDB's function that counts the bytes of a value, "" if the type has no such function."""
         return _LENGTHS.get(self.kind, "")
 
     @cached_property
@@ -200,8 +200,8 @@ class SqlType:
     def has_one_form(self) -> bool:
         """Tells whether equal values have equal bits and equal texts, and different values have different texts.
 
-        Then a constraint, a GROUP BY and a key of texts distinguish the same values. Other types fail: a zero may have
-        a sign, a date may have no text, and a decimal may have more digits than its type.
+        Then a constraint, a GROUP BY and a key of texts distinguish the same values. Other types do not have one form:
+        a zero may have a sign, a date may have no text, and a decimal may have more digits than its type.
         """
         return self.bits > 0 or self.kind in ("BOOLEAN", "VARCHAR", "UUID", "DATE", "ENUM")
 
@@ -227,7 +227,7 @@ class SqlType:
 
     @cached_property
     def form_apart(self) -> str:
-        """Returns the type to cast to, so that equal values of different forms become different. "" for other types.
+        """Returns the type to cast to, so that equal values of different forms become different, else "".
 
         For example, 0 equals -0, and a month equals thirty days. DuckDB's sort may replace one form by the other.
         """
@@ -262,7 +262,7 @@ class SqlType:
 
     @cached_property
     def kept_unit(self) -> str:
-        """Returns the type of the unit in a stream's file. Units are equal in the file exactly if they are equal."""
+        """Returns the type of units in a stream's file. They are equal there exactly if they are equal in the table."""
         return "VARCHAR" if self.kind == "UUID" else self.name
 
     @cached_property
@@ -272,7 +272,7 @@ class SqlType:
 
     @cached_property
     def is_feature(self) -> bool:
-        """Tells whether a feature may have the type: equal values of it differ at most in the sign of 0 or of a NaN.
+        """Tells whether a feature may have the type: equal values may differ only in the sign of 0 or of a NaN.
 
         INTERVAL is left out, since a month equals thirty days but is another value.
         """
@@ -307,19 +307,19 @@ class SqlType:
 
     @cached_property
     def is_carried(self) -> bool:
-        """Tells whether values can be copied to another database without a change: the types of units can."""
+        """Tells whether values can be copied to another database without a change, as for the types of units."""
         return self.is_unit
 
     @cached_property
     def is_carried_as_text(self) -> bool:
-        """Tells whether values are copied to another database as texts. A TIME goes so to a worker alone."""
+        """Tells whether values are copied to another database as texts. A TIME goes as a text only to a worker."""
         return self.bits > 64 or self.kind in ("UUID", "ENUM")
 
     @cached_property
     def converts(self) -> bool:
         """Tells whether TRY_CAST of any value to any type raises no error.
 
-        A cast of a date or of bits may raise. So may one of a decimal from Arrow, with more digits than its type.
+        A cast of a date or of bits may raise. So may a cast of a decimal from Arrow, with more digits than its type.
         """
         return self.bits > 0 or self.kind in ("VARCHAR", "BOOLEAN", *_FLOATS, "ENUM")
 
@@ -327,7 +327,7 @@ class SqlType:
 
     @cached_property
     def calendar(self) -> tuple[str, str] | None:
-        """Returns the first and last finite date or time that dpduck writes as a text. None if it writes every value.
+        """Returns the first and last finite date or time that dpduck writes as a text. None if every value is written.
 
         DuckDB raises, or becomes unusable, if it writes a date far outside of these limits. Comparisons are safe.
         """
@@ -359,7 +359,7 @@ class SqlType:
     def is_told_by_label(self) -> bool:
         """Tells whether the code of a listed value determines the value. Floats are left out, since 0 equals -0.
 
-        A condition is evaluated once per label. Wide numbers, UUID and TIME, sent as texts, are left out too.
+        A condition is evaluated once per label. Wide numbers, UUID and TIME, which are sent as texts, are left out too.
         """
         kinds = ("VARCHAR", "BOOLEAN", "DATE", "TIMESTAMP", "DECIMAL", "ENUM")
         return 0 < self.bits <= 64 or self.kind in kinds

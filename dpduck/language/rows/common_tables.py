@@ -16,7 +16,7 @@ class CommonTable:
     """CTE of a WITH."""
 
     query: exp.Expr
-    columns: tuple[str, ...]  # a, b of WITH t (a, b), none without this list
+    columns: tuple[str, ...]  # the names a, b in WITH t (a, b), empty without such a list
     visible: Mapping[str, CommonTable]  # the CTEs that the query may read
     recursive: bool
 
@@ -25,7 +25,7 @@ CommonTables = Mapping[str, CommonTable]
 
 
 def tables_of(with_: exp.Expr | None, outside: CommonTables, before: exp.Expr | None = None) -> CommonTables:
-    """Returns the CTEs of a WITH and `outside`, by lower-case name. before: a CTE of the WITH to stop at."""
+    """Returns the CTEs of a WITH and `outside`, by lower-case name. before: the CTE at which the reading stops."""
     if with_ is None:
         return outside
     visible = dict(outside)

@@ -57,7 +57,7 @@ PARTS = frozenset(("this", "expression", "expressions", "low", "high", "negate")
 
 
 def condition_of(text: str, columns: Columns) -> Expression:
-    """Compiles a condition, or returns it as a program.
+    """Compiles a condition. If that is not possible, returns it as a program.
 
     >>> age = RelationColumn("r0", "age", "INTEGER")
     >>> condition_of('("r0"."age" BETWEEN 1 AND 9)', {age.quoted_name: age}).sql
@@ -102,7 +102,7 @@ def program_of(text: str, columns: Columns) -> AnalystSql:
 
 
 def raw_program(text: str) -> AnalystSql | None:
-    """Returns SQL as a program without resolved columns, None for an empty text. A worker refuses such a program."""
+    """Returns SQL as a program without resolved columns, which a worker refuses. None for an empty text."""
     return AnalystSql((text,)) if text else None
 
 
@@ -125,7 +125,7 @@ def _refusal() -> NotPlain:
 
 @lru_cache(maxsize=4096)
 def _tree_of(text: str) -> exp.Expr:
-    """Parses one expression, else raises NotPlain. The tree is cached, so no caller may change it."""
+    """Parses one expression, or raises NotPlain. The tree is cached, so no caller may change it."""
     try:
         trees = parse(text, dialect=PrivateDuckDB)
     except (SqlglotError, RecursionError):
@@ -136,7 +136,7 @@ def _tree_of(text: str) -> exp.Expr:
 
 
 def _cast(node: exp.Expr, type_name: str) -> exp.Expr:
-    """Returns the operand of a cast to this type. Refuses other nodes. sqlglot's name of VARCHAR is TEXT."""
+    """Returns the operand of a cast to this type. Refuses other nodes. sqlglot names VARCHAR `TEXT`."""
     if type(node) is not exp.Cast or node.to.sql(dialect="duckdb") != type_name:
         raise _refusal()
     operand: exp.Expr = node.this

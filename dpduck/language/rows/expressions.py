@@ -81,7 +81,7 @@ def _cannot_raise(node: exp.Expr, types: Mapping[str, str]) -> bool:
 
 
 def _same_family(column: exp.Expr, literal: exp.Expr, types: Mapping[str, str]) -> bool:
-    """Tells whether DuckDB compares the column and the literal without a cast of either side that could fail."""
+    """Tells whether DuckDB can compare the column and the literal without a cast that could fail."""
     if not isinstance(column, exp.Column) or isinstance(literal, exp.Boolean):
         return False
     type_name = types.get(sql_of(column), "")

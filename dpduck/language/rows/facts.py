@@ -45,7 +45,7 @@ class Image:
 
     type_name: str
     labels: tuple[str | None, ...]  # distinct values in order, as text, None for NULL
-    codes: tuple[int, ...]  # for each combination, row-major, the position of its value in labels
+    codes: tuple[int, ...]  # the position in `labels` of each combination's value, row-major
 
 
 class PublicFacts(Protocol):
@@ -76,7 +76,7 @@ class PublicFacts(Protocol):
         """Returns the distinct values of a public column in order, as text. If there is a NULL, None is last."""
 
     def multiplicity(self, table: TableName, columns: Sequence[str], distinct: Sequence[str] = ()) -> int:
-        """Returns the most rows of a public table that share one non-NULL value of these columns, 0 if there is none.
+        """Returns the most rows of a public table that share one non-NULL value of these columns, else 0.
 
         distinct: if given, the distinct combinations of these columns are counted in place of rows.
         """
@@ -94,7 +94,7 @@ class PublicFacts(Protocol):
         """
 
     def has_collations(self, table: TableName) -> bool:
-        """Tells whether a column of a resolved table has a COLLATION, which compares its texts by other rules."""
+        """Tells whether a column of a resolved table has a COLLATION, by which different texts may be equal."""
 
     def numbers_rows(self, table: TableName) -> bool:
         """Tells whether rowid identifies the rows of a resolved table. In PostgreSQL rowid is NULL in each row."""
@@ -127,7 +127,7 @@ class Policy:
     clamps: tuple[Clamp, ...]
     expect_rows: int | None
     max_epsilon: Fraction | None  # the highest price of one statement
-    revision: int  # the count of the policy's changes
+    revision: int  # a number that grows with each change of the policy
     epoch: int  # a number that only NEW EPOCH changes
     min_epsilon: Fraction | None = None  # the lowest price of one statement
 
@@ -147,7 +147,7 @@ class PrivateTable:
     table: TableName
     revision: int
     epoch: int
-    unique: tuple[str, ...] = ()  # the columns that are each UNIQUE
+    unique: tuple[str, ...] = ()  # the columns with a UNIQUE constraint of their own
     hidden: bool = False  # whether the table is read only for the privacy unit of another table's rows
 
     def and_also(self, other: PrivateTable) -> PrivateTable:
@@ -158,7 +158,7 @@ class PrivateTable:
 
 @dataclass(frozen=True)
 class SourceColumn:
-    """A column from which grouping keys are computed, as SQL over the rows, with its public domain."""
+    """Column from which grouping keys are computed: its SQL over the rows, and its public domain."""
 
     sql: str
     domain: Domain
@@ -184,7 +184,7 @@ class RequestRows:
     reads: tuple[PrivateTable, ...]  # every private table that is read, with the keys that the request relies on
     shapes: tuple[tuple[TableName, tuple[CatalogColumn, ...], bool], ...]
     source: Source  # FROM with its joins as a kernel node, without the filters
-    periods: PeriodColumn | None = None  # if units are by period, the column of a row's period and the run that is read
+    periods: PeriodColumn | None = None  # for units by period, the column of a row's period and the periods read
     cell_key: tuple[str, ...] = ()  # a UNIQUE key that lets a unit have at most one row in a cell, () for none
     unit: Expression | None = None  # the privacy unit of a row, None for PRIVACY UNIT ROW
     columns: Mapping[str, RowColumn] = field(default_factory=dict, compare=False, repr=False)

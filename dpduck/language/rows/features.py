@@ -244,7 +244,7 @@ class FeatureReader:
             raise refusal(place, "a COLLATION makes texts equal that are different", "a table without COLLATE")
 
     def _condition(self, filters: list[exp.Expr], asked: list[exp.Expr] | None = None) -> str:
-        """Writes the conditions of FILTER and of the aggregate itself (`asked`), joined by AND. "" is for all rows."""
+        """Writes the conditions of FILTER and of the aggregate itself (`asked`), joined by AND. "" means all rows."""
         for node in filters:
             check_row_local(node)
             kind = bound_type(node, self._source, self._facts)

@@ -63,7 +63,7 @@ _ALLOWED = frozenset(function.name for function in ROW_LOCAL_FUNCTIONS if functi
 
 
 def _row_local(names: Mapping[type[exp.Expr], str]) -> tuple[type[exp.Expr], ...]:
-    """Returns the node classes with functions that are all row-local, by the list that the kernel reads too."""
+    """Returns the node classes with functions that are all on the kernel's list of row-local functions."""
     return tuple(kind for kind, written in names.items() if _ALLOWED.issuperset(written.split()))
 
 
@@ -138,7 +138,7 @@ def check_row_local(expression: exp.Expr) -> None:
 
 
 def refuse_subqueries(expression: exp.Expr) -> None:
-    """Refuses a query inside an expression. Callers call this before they resolve columns."""
+    """Refuses a query inside an expression. It must run before columns are resolved."""
     for node in expression.walk(bfs=False):
         _check_in(node)
         if isinstance(node, (exp.Exists, exp.Subquery, exp.Query)):
@@ -218,7 +218,7 @@ def check_arguments(node: exp.Expr) -> None:
 
 
 def temporal_arguments(expression: exp.Expr) -> list[exp.Expr]:
-    """Lists the arguments of date functions. TRY does not catch all errors of these over an INTERVAL or a TIME."""
+    """Lists the arguments of date functions. TRY does not catch all errors of a date function of INTERVAL or TIME."""
     arguments: list[exp.Expr] = []
     for node in expression.walk():
         if isinstance(node, exp.Extract):
@@ -231,7 +231,7 @@ def temporal_arguments(expression: exp.Expr) -> list[exp.Expr]:
 
 
 def _check_part(node: exp.Expr, part: exp.Expr | None) -> None:
-    """Refuses unlisted parts of a date. DuckDB refuses other parts for some types, but only when it meets a row."""
+    """Refuses unlisted parts of a date. DuckDB refuses such a part for some types, but only once it reads a row."""
     name = part.name.lower() if isinstance(part, (exp.Var, exp.Literal, exp.Column)) else ""
     if name not in DATE_PARTS and name.removesuffix("s") not in DATE_PARTS:
         raise refusal(node, "this part of a date is not on the list", ", ".join(sorted(DATE_PARTS)))
@@ -324,7 +324,7 @@ def check_pattern(node: exp.Expr) -> None:
 
 
 def _check_wildcards(node: exp.Expr, pattern: str) -> None:
-    """Refuses several wildcards with _, ESCAPE, ILIKE or GLOB: DuckDB tries each split. LIKE with % alone is linear."""
+    """Refuses several wildcards with _, ESCAPE, ILIKE or GLOB: DuckDB tries all splits of the text."""
     if isinstance(node, exp.Like) and "_" not in pattern and not isinstance(node.parent, exp.Escape):
         return
     wildcard = "*" if isinstance(node, exp.Glob) else "%"
@@ -337,7 +337,7 @@ def _check_wildcards(node: exp.Expr, pattern: str) -> None:
 
 
 def length_of(node: exp.Expr) -> Length:
-    """Bounds the length of a text by a times the longest column of the row, plus b bytes. Returns a and b."""
+    """Returns a and b: the text has at most a times the bytes of the row's longest column, plus b bytes."""
     if isinstance(node, exp.Column):
         return 1, 0
     if isinstance(node, exp.Literal):
@@ -362,7 +362,7 @@ def length_of(node: exp.Expr) -> Length:
 
 
 def _check_steps(node: exp.Expr, more: Mapping[int, int]) -> None:
-    """Refuses a search for a long pattern in a long text. more: by id(), the bytes that literals add to each part."""
+    """Refuses a search for a long pattern in a long text. more: the bytes that literals add to a node, by its id()."""
     within, sought = node.this, node.args.get(_SOUGHT.get(type(node), "expression"))
     if isinstance(node, exp.Anonymous):
         within, sought = [*node.expressions, None, None][:2]
@@ -377,7 +377,7 @@ def _bytes(literal: object) -> int:
 
 
 def _states(pattern: str) -> int:
-    """Estimates the states of a regular expression with its repetitions written out."""
+    """Estimates the number of states of a regular expression after its repetitions are written out."""
     totals, last, place = [0], [0], 0
     while place < len(pattern):
         sign = pattern[place]

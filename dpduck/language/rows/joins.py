@@ -21,13 +21,13 @@ INNER, LEFT, SEMI, ANTI = "JOIN", "LEFT JOIN", "SEMI JOIN", "ANTI JOIN"
 
 @dataclass(frozen=True)
 class PublicJoin:
-    """Join of private rows, on the left, with a public table. Public rows alone have no unit, and are left out."""
+    """Join of private rows, on the left, with a public table. A public row without a private row is left out."""
 
     table: TableName
     stored: Stored  # the table as a kernel node, with the alias p1, p2, ..
-    columns: tuple[CatalogColumn, ...]  # the visible ones
+    columns: tuple[CatalogColumn, ...]  # the visible columns
     kind: str  # JOIN, LEFT JOIN, SEMI JOIN or ANTI JOIN
-    pairs: tuple[tuple[exp.Expr, str], ...]  # private expressions and their equal public columns
+    pairs: tuple[tuple[exp.Expr, str], ...]  # each private expression, and the public column that it must equal
     multiplicity: int  # the most rows of the public table for one key, at least 1
 
     @property
@@ -47,7 +47,7 @@ class PublicJoin:
 def read_join(
     join: exp.Join, public: PublicTable, scope: Scope, number: int, private_on_right: bool, facts: PublicFacts
 ) -> tuple[Scope, PublicJoin]:
-    """Reads a join with a public table. Returns the scope after the join, and the join. number: n of the alias pn."""
+    """Reads a join with a public table. Returns the scope after the join, and the join. number: n in the alias pn."""
     kind = _kind(join, private_on_right)
     alias, columns = f"p{number}", public.columns
     relation = Relation(public.shown, tuple((column.name, base_column(alias, column.name)) for column in columns))
@@ -92,7 +92,7 @@ def _kind(join: exp.Join, private_on_right: bool) -> str:
 
 
 def using_columns(join: exp.Join) -> list[exp.Column]:
-    """Lists the columns of USING, each with its position. Empty without USING."""
+    """Lists the columns of USING, each with its position. The list is empty without USING."""
     columns = []
     for item in join.args.get("using") or ():
         columns.append(exp.column(exp.to_identifier(item.name)))

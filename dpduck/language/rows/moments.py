@@ -31,7 +31,7 @@ class MomentColumn:
 
 
 def moment_of(relation: PrivateRelation) -> MomentColumn | None:
-    """Returns the column with the period of a relation's rows. None without one, or if references lead to the unit."""
+    """Returns the period column of a relation. None if it has none, or if references lead to the unit."""
     period = relation.policy.unit.period
     matches = (item for item in relation.columns if period is not None and fold(item.name) == fold(period.column))
     column = next(matches, None)
@@ -47,7 +47,7 @@ def moments_of(relations: Iterable[PrivateRelation]) -> list[MomentColumn]:
 
 
 def split_truncation(node: exp.Expr) -> tuple[exp.Expr, str]:
-    """Splits date_trunc('month', x) or CAST(x AS DATE) into x and MONTH or DAY. Other expressions have the word ""."""
+    """Splits date_trunc('month', x) or CAST(x AS DATE) into x and MONTH or DAY, others into themselves and ""."""
     node = node.unnest()
     if isinstance(node, exp.Cast) and node.args["to"].this is exp.DataType.Type.DATE:
         return node.this.unnest(), "DAY"
@@ -79,7 +79,7 @@ def is_exactly(condition: exp.Expr, ours: Sequence[MomentColumn], theirs: Sequen
 
 
 def names_period(node: exp.Expr, moments: Sequence[MomentColumn], word: str) -> bool:
-    """Tells whether an expression is the period of a row: a moment truncated to `word`, or a first moment."""
+    """Tells whether an expression is the period of a row: a moment truncated to `word`, or its first moment."""
     inner, to = split_truncation(node)
     return any(moment.is_column(inner) and (to == word or (moment.begins and not to)) for moment in moments)
 

@@ -195,7 +195,7 @@ def _made_output(name: str, feature: FeatureColumn, source: RowSource) -> _Outpu
 def _read_grouping(
     query: exp.Select, source: RowSource, unit: exp.Column | None, features: FeatureReader, alias: str
 ) -> tuple[list[_Output], list[tuple[str, exp.Expr]]]:
-    """Returns features of each unit, and the columns over features. unit: None for a unit of several columns."""
+    """Returns the features, and the columns computed from features. unit: None for a unit of several columns."""
     outputs, shown = list[_Output](), list[tuple[str, exp.Expr]]()
     for name, expression in resolve_selection(query, source.scope):
         if _names_period(expression, source):

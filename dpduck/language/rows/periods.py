@@ -76,7 +76,7 @@ def _levels(source: RowSource) -> Iterator[RowSource]:
 
 
 def _lost(source: RowSource, number: int, word: str) -> tuple[str, str] | None:
-    """Returns the fault of a join of rows that may be of different periods, and the accepted form. Else None."""
+    """Returns the fault of a join that may join rows of different periods, and the accepted form. Else None."""
     join, inner = source.joins[number], word.lower()
     if not isinstance(join, PrivateJoin):
         return None
@@ -106,7 +106,7 @@ def _hidden(relation: PrivateRelation, inner: str) -> tuple[str, str]:
 
 
 def period_column(source: RowSource, facts: PublicFacts, place: exp.Expr) -> PeriodColumn | None:
-    """Returns a column that gives the period of a row, with the periods that conditions leave."""
+    """Returns a column that gives the period of a row, with the periods that the conditions allow."""
     period = require_periods_alone(source, facts, place)
     if period is None:
         return None
@@ -123,13 +123,13 @@ def period_column(source: RowSource, facts: PublicFacts, place: exp.Expr) -> Per
 
 
 def _moment_column(relation: PrivateRelation) -> tuple[str, str]:
-    """Returns SQL and type of the column that gives the period of a relation's rows. Else ("", "")."""
+    """Returns the SQL and the type of the column that gives the period of a relation's rows. Else ("", "")."""
     moment = moment_of(relation)
     return ("", "") if moment is None else (base(moment.alias, moment.name), relation.type_of(moment.name))
 
 
 def _inside(source: RowSource) -> tuple[str, str]:
-    """Returns SQL and type of the first period column of a source, its subqueries and joins. Else ("", "")."""
+    """Returns the SQL and the type of the first period column of a source, its subqueries and joins. Else ("", "")."""
     columns = (
         _moment_column(relation) for level in _levels(source) for relation in level.relations if moment_of(relation)
     )
@@ -168,7 +168,7 @@ def _join_spans(left: MomentSpan, right: MomentSpan, kind: str) -> MomentSpan:
 
 
 def _read_moments(source: RowSource) -> list[MomentColumn]:
-    """Lists the columns with a row's period for which conditions are read.
+    """Lists the period columns on which conditions are read.
 
     If tables are joined by keys, only the first table's column counts, so that such a statement keeps its old price.
     """
@@ -191,7 +191,7 @@ def _whole(span: MomentSpan, word: str) -> MomentSpan:
 def by_periods(
     rows: RequestRows, columns: Sequence[SourceColumn], source: RowSource, facts: PublicFacts, place: exp.Expr
 ) -> RequestRows:
-    """Adds to the rows the periods that WHERE and the domains of keys leave.
+    """Adds to the rows the periods that WHERE and the domains of keys allow.
 
     Rows outside the domain of a key are in no grouping set. columns: the columns that keys are computed from.
     """
@@ -227,7 +227,7 @@ def within_one(
 
 
 def _numbers(domain: Domain, word: str) -> list[int | None]:
-    """Returns the period's number for each code of a domain. None for a code of several periods or of none."""
+    """Returns the period's number for each code of a domain. None for a code of several periods, or of no period."""
     if isinstance(domain, RangeDomain):
         ends = [_moment(text) for text in (*domain.edges[1:], domain.upper)]
         spans = zip(map(_moment, domain.edges), (end and end - _TICK for end in ends), strict=True)
@@ -258,7 +258,7 @@ def _empty() -> Refusal:
 
 
 def _of_domain(column: SourceColumn) -> MomentSpan | None:
-    """Returns the moments that a domain has codes for. None if OTHER or EDGES covers more, or a value is no moment."""
+    """Returns the moments that a domain has codes for. None if there is OTHER or EDGES, or a value is no moment."""
     domain = column.domain
     if isinstance(domain, RangeDomain):
         low, high = _moment(domain.edges[0]), _moment(domain.upper)

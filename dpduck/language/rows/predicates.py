@@ -35,7 +35,8 @@ _MOST_DIGITS = 38  # a longer literal is a DOUBLE, which rounds it and the colum
 class ConditionReader(Generic[T]):
     """Reader of a condition. Its result says for which rows the condition may hold.
 
-    compare: reads an operand, a sign and a literal. IS and IS NOT stand before NULL. Other signs are not TRUE for NULL.
+    compare: reads an operand, a sign and a literal. IS and IS NOT compare with NULL. No other comparison holds for
+    NULL.
     """
 
     unknown: T  # the result that allows any row
@@ -99,7 +100,7 @@ def literal(node: exp.Expr) -> Fraction | None:
 
 
 def decimal_literal(node: exp.Expr) -> Fraction | None:
-    """Reads a number that DuckDB keeps exactly. Returns None for a DOUBLE, with an exponent or very many digits."""
+    """Reads a number that DuckDB keeps exactly. None for a DOUBLE, which has an exponent or very many digits."""
     number = node.find(exp.Literal)
     digits = "" if number is None else number.name.replace(".", "").replace("_", "")
     return literal(node) if digits.isdecimal() and len(digits) <= _MOST_DIGITS else None
@@ -138,7 +139,7 @@ def moment_text(node: exp.Expr, types: Collection[exp.DType] = MOMENT_TYPES) -> 
 
 
 def parse_moment(text: str) -> datetime | None:
-    """Parses a moment that DuckDB and Python read alike. None for other texts."""
+    """Parses a moment that DuckDB and Python read in the same way. None for other texts."""
     try:
         return datetime.fromisoformat(text) if _MOMENT.fullmatch(text) else None
     except ValueError:

@@ -111,7 +111,7 @@ def _pair_key(pair: Pair) -> tuple[tuple[str, str], ...]:
 
 
 def _together(left: RowSource, right: RowSource) -> list[list[Pair]]:
-    """Lists groups of column pairs. If units have several columns, equal pairs of a whole group prove one unit."""
+    """Lists groups of column pairs for units of several columns. If all pairs of a group are equal, units are equal."""
     candidates = [(ours, theirs) for ours in left.relations for theirs in right.relations]
     return [
         [((ours, column.name), (theirs, column.name)) for column in ours.person.parts]
@@ -141,7 +141,7 @@ def _links_of(left: RowSource, right: RowSource) -> str:
 
 
 def _column_name(source: RowSource, relation: PrivateRelation, column: str) -> str:
-    """Returns the name of a column in the statement, under the table's own name if it is not in scope."""
+    """Returns the name of a column as the statement writes it. A column that is not in scope gets its table's name."""
     for shown in source.scope.relations:
         for name, expression in shown.columns:
             base = isinstance(expression, exp.Column) and expression.table == relation.alias

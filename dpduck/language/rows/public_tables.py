@@ -22,7 +22,7 @@ class PublicTable:
     table: TableName
     shown: str
     columns: tuple[CatalogColumn, ...]
-    names: tuple[tuple[str, str], ...] = ()  # for a subquery, each shown column and the table's own name for it
+    names: tuple[tuple[str, str], ...] = ()  # for a subquery, the shown name and the table's own name of each column
     distinct: bool = False
 
 

@@ -43,11 +43,11 @@ class PrivateRelation:
 
     node: Stored | Union | Units
     table: TableName
-    sql: str  # before AS
+    sql: str  # the SQL before AS
     policy: Policy  # with domains and clamps for these columns. A union merges the policies of its tables
     columns: tuple[CatalogColumn, ...]
     unit: Expression | None  # the privacy unit of a row, with its period if there is one; None for PRIVACY UNIT ROW
-    links: tuple[tuple[str, str], ...]  # by lower-case column. Equal values of one link prove one unit
+    links: tuple[tuple[str, str], ...]  # each lower-case column with its link. Equal values of one link prove one unit
     row_key: tuple[str, ...]  # columns that tell rows apart. They decide which of too many rows of a unit are counted
     reads: tuple[PrivateTable, ...]
     keys: tuple[tuple[str, ...], ...] = ()  # the columns of each PRIMARY KEY and UNIQUE constraint of a stored table
@@ -78,7 +78,7 @@ class PrivateRelation:
         return self.person.name if isinstance(self.person, RowColumn) else None
 
     def link(self, column: str) -> str | None:
-        """Returns the link of a column, None without one. Equal values in columns with one link prove one unit."""
+        """Returns the link of a column, None without a link. Equal values in columns with one link prove one unit."""
         return next((link for name, link in self.links if name == fold(column)), None)
 
     def type_of(self, column: str) -> str:
@@ -137,14 +137,14 @@ def read_private_table(node: exp.Table, reading: RowReading) -> PrivateRelation:
 
 
 def _namesake(table: TableName, facts: PublicFacts) -> str:
-    """Returns a hint if the store knows the table's name elsewhere, as after a rename of its database file. Else ""."""
+    """Returns a hint if the store knows this name in another database, as after a rename of the file. Else ""."""
     if facts.is_view(table) or fold(table.table) not in map(fold, facts.known_names()):
         return ""
     return ": the store knows a table of this name in another database or schema, as where a file was renamed"
 
 
 def relation_of(resolved: TableName, policy: Policy, reading: RowReading) -> PrivateRelation:
-    """Returns the relation for a table and its policy. Refuses a policy with a reference that leads to no unit now."""
+    """Returns the relation for a table and its policy. Refuses a policy if a reference no longer leads to a unit."""
     facts = reading.facts
     require_plain_names(*resolved.parts, policy.unit.column or "")
     columns, keys = facts.columns(resolved), facts.unique_keys(resolved)
@@ -167,7 +167,7 @@ def relation_of(resolved: TableName, policy: Policy, reading: RowReading) -> Pri
 
 
 def unit_beside(alias: str, type_name: str, policy: Policy) -> Expression:
-    """Returns the unit column beside the rows of a subquery, with the period's number if units are by period."""
+    """Returns the unit column of a subquery's rows, with the period's number if units are by period."""
     unit = RowColumn(alias, UNIT_COLUMN, type_name)
     return unit if policy.unit.period is None else InPeriod(unit, RowColumn(alias, PERIOD_COLUMN, NUMBER_TYPE))
 
@@ -303,7 +303,7 @@ def require_joint_columns(table: TableName, names: Sequence[str], facts: PublicF
 def require_plain_reference(
     table: TableName, column: str, parent: TableName, parent_column: str, facts: PublicFacts
 ) -> None:
-    """Refuses a reference that could equal two keys, so that its row had two units, or that fails to compare."""
+    """Refuses a reference that could equal two keys, so that its row had two units, or that may not compare."""
     types = [_type_of(holder, name, facts) for holder, name in ((table, column), (parent, parent_column))]
     if not all(types) or not comparable(*types) or facts.has_collations(table):
         raise Refusal(

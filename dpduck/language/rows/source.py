@@ -171,7 +171,7 @@ def _project(query: exp.Select, scope: Scope) -> tuple[tuple[str, exp.Expr], ...
 
 
 def _join_public(source: RowSource, join: exp.Join, other: exp.Expr, turned: bool, reading: RowReading) -> RowSource:
-    """Joins a public table. turned: whether the statement names it first, so that left and right change places."""
+    """Joins a public table. turned: whether the statement names the public table first, so that sides are swapped."""
     table = read_public_table(other, reading.common, reading.facts)
     if any(reading.facts.has_collations(name) for name in (*source.tables, table.table)):
         raise refusal(join, "a COLLATION makes keys equal that are different texts", "a join of tables without COLLATE")

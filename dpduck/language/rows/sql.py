@@ -48,7 +48,7 @@ class Compiled:
     """Row source as a kernel node, and as SQL for digests and for DuckDB's binder."""
 
     source: Source
-    from_sql: str  # after FROM, with the hidden joins that find the unit
+    from_sql: str  # the SQL after FROM, with the hidden joins that find the unit
     filters: tuple[str, ...]  # the conditions of the rows
 
     @property
@@ -151,7 +151,7 @@ def _chain_sql(unit: Expression | None) -> list[str]:
 def _content(source: RowSource) -> list[str]:
     """Lists the columns that tell the rows of a unit apart. Their values depend on the row alone.
 
-    A public row that is the only one for its key adds no column. Nor does the table of a SEMI or ANTI JOIN.
+    A public table with one row for each key adds no column. Nor does the table of a SEMI or ANTI JOIN.
     """
     columns = [base(source.first.alias, column) for column in source.first.row_key]
     for join in source.joins:

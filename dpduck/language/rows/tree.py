@@ -48,7 +48,7 @@ class PrivateJoin:
     conditions: tuple[exp.Expr, ...]  # the conjuncts of ON, which prove that both sides are of one unit
     equal: tuple[Pair, ...]  # pairs of columns that are compared as keys
     period: SamePeriod | None = None  # if units have periods, the condition that both rows are of one period
-    within: tuple[exp.Expr, ...] = ()  # those conjuncts that say the same as `period`
+    within: tuple[exp.Expr, ...] = ()  # the conjuncts that say the same as `period`
 
     @property
     def aliases_by_key(self) -> frozenset[str]:
@@ -173,7 +173,6 @@ class RowSource:
 
     @property
     def every_table(self) -> tuple[TableName, ...]:
-        """Returns every table that is read, private or public, once."""
         return tuple(dict.fromkeys((*self.tables, *(join.table for join in self.every_public_join))))
 
     @property
@@ -214,7 +213,6 @@ class RowSource:
 
     @property
     def nesting_depth(self) -> int:
-        """Returns the depth of subqueries by unit inside each other."""
         own = max((branch.nesting_depth for branch in self.branches), default=0) + isinstance(
             self.first.subquery_node, Units
         )
@@ -230,7 +228,7 @@ class RowSource:
 
     @property
     def rows_for_a_key(self) -> int:
-        """Returns the most rows for a value in a join by a key of neither side. All such joins share MOST_OF_ALL."""
+        """Returns the most rows with one value in a join by a key of neither side. All such joins share MOST_OF_ALL."""
         return self._row_factors[0]
 
     @property
@@ -285,7 +283,7 @@ class RowSource:
         return None if relation is None else relation.policy.clamp(node.name)
 
     def link(self, node: exp.Expr) -> str | None:
-        """Returns the link of a column, None without one. Equal values in columns with one link prove one unit."""
+        """Returns the link of a column, None without a link. Equal values in columns with one link prove one unit."""
         relation = self.owner(node)
         return None if relation is None else relation.link(node.name)
 
@@ -301,7 +299,6 @@ class RowSource:
 
     @cached_property
     def types(self) -> Mapping[str, str]:
-        """Returns DuckDB's type of each column, by its SQL."""
         return {sql: column.type_name for sql, column in self.columns.items()}
 
 

@@ -172,7 +172,7 @@ def _policy(shown: Sequence[Shown], columns: Sequence[CatalogColumn], unit: Priv
 
 
 def _domain(column: Shown) -> Domain | None:
-    """Returns the common domain of all branches. If domains differ but all list values, unites them. Else None."""
+    """Returns the common domain of all branches. Unites domains that differ but all list values. Else None."""
     domains = [
         ValueDomain("VARCHAR", (node.name,)) if isinstance(node, exp.Literal) else branch.domain(node)
         for branch, node in column

@@ -66,7 +66,7 @@ class AggregateReader:
 
     source: RowSource
     types: Mapping[str, str]  # DuckDB types of base columns, by their SQL
-    expressions: list[exp.Expr] = field(default_factory=list)  # resolved, for later checks
+    expressions: list[exp.Expr] = field(default_factory=list)  # resolved expressions, for later checks
     conditions: dict[str, exp.Expr] = field(default_factory=dict)  # of FILTER and count_if, by the SQL that runs
     shared: bool = True  # whether count(column) may share the measurement of avg(column)
     opens: bool = False

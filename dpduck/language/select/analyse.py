@@ -85,8 +85,8 @@ class Analysis:
     request: SelectRequest
     outer: OuterQuery
     confidence: Fraction
-    shown: tuple[tuple[str, int], ...] = ()  # columns that are an aggregate unchanged, with the aggregate's number
-    cells: tuple[tuple[str, str], ...] = ()  # in a view of all cells, output names and released names of columns
+    shown: tuple[tuple[str, int], ...] = ()  # columns that show an aggregate unchanged, with the aggregate's number
+    cells: tuple[tuple[str, str], ...] = ()  # for a view of all cells, the output name and released name of each column
     reuse: bool = False
     ahead: Fraction = Fraction(1)  # a target with reuse may pay this many times its price, for later statements
     described: tuple[PlainViewColumn, ...] = ()  # the columns of a view that are no answers
@@ -125,7 +125,7 @@ def row_count_request(
 ) -> tuple[SelectRequest, RowSource]:
     """Returns a request that counts the rows of a SELECT without aggregates, and the row source of the SELECT.
 
-    options: they set the price. group: the grouping sets. bins: the most bins of a column, 0 for all bins.
+    options: the options that set the price. group: the grouping sets. bins: the most bins of a column, 0 for all bins.
     """
     given, source = read_options(options, select), read_row_source(select, facts, {})
     if given.treatment.groups:
@@ -146,7 +146,7 @@ def row_count_request(
 def read_analysis(
     ask: AskStatement, facts: PublicFacts, more: Sequence[Option] | None, *, known: bool = False, combined: bool = False
 ) -> tuple[Analysis, RowSource]:
-    """Returns the analysis and its row source. known, combined: earlier releases answer alone, or with a new one."""
+    """Returns the analysis and its rows. known: earlier releases answer alone. combined: with a new release, too."""
     select, common = (_view_select(ask), {}) if ask.view is not None else find_annotated(ask.query)
     _check_clauses(select)
     clause = select.args.get("hint")

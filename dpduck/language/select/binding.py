@@ -115,7 +115,7 @@ def _row_sql(request: SelectRequest) -> str:
 
 
 def _once_sql(expressions: Sequence[exp.Expr], source: RowSource, of_each: str = "") -> str:
-    """Writes a SELECT of expressions. of_each: text after each, such as IS NULL if Python cannot hold the values."""
+    """Writes a SELECT of expressions. of_each: text to put after each expression, such as IS NULL."""
     listed = ", ".join(f"({sql_of(expression)}) {of_each}" for expression in expressions) or "1"
     return f"SELECT {listed} FROM {', '.join(places_sql(source))}"
 

@@ -25,7 +25,7 @@ class CodeCondition:
 
     columns: tuple[str, ...]
     met: NDArray[np.bool_]  # whether codes meet the condition, with an axis for each column
-    outside: bool  # whether rows with a value without a code may meet it
+    outside: bool  # whether a row with a value that has no code may meet the condition
 
 
 def read_condition(

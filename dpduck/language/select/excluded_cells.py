@@ -48,7 +48,7 @@ def is_plain(key: Key, sources: Sequence[SourceColumn]) -> bool:
 
 
 def columns_of(part: exp.Expr, scope: Scope) -> set[str]:
-    """Returns the resolved columns of a condition as SQL. Empty if a column is ambiguous or unknown."""
+    """Returns the resolved columns of a condition as SQL. The set is empty if a column is ambiguous or unknown."""
     columns = list(part.find_all(exp.Column))
     if any(len(scope.find(column)) != 1 for column in columns):
         return set()

@@ -42,7 +42,7 @@ class Readings:
     partial: dict[str, bool] = field(default_factory=dict)
     parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     tables: dict[tuple[str, str, int], Sequence[Any]] = field(default_factory=dict)  # quantities of each released table
-    seen: dict[Hashable, Sequence[Any]] = field(default_factory=dict)  # of quantities, along a question's axes
+    seen: dict[Hashable, Sequence[Any]] = field(default_factory=dict)  # quantities along a question's axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +126,7 @@ def analyse_known(asked: KnownArguments, facts: PublicFacts) -> KnownQuestion:
 
 
 def _usual_price(epsilon: Fraction, policy: Policy | None) -> str:
-    """Writes a price of the budget's own kind: pure epsilon costs many times more if the budget adds up rho."""
+    """Writes a price that suits the budget. A budget that adds up rho charges much for an epsilon without a delta."""
     words = f"epsilon = {float(epsilon)!r}"
     if policy is None or policy.budget.pure:
         return words

@@ -65,7 +65,8 @@ def label_reader(
 ) -> ConditionReader[BoolArray] | None:
     """Returns a reader of conditions on one column, None for types that are not read.
 
-    The reader tells for each code whether some value may meet a condition. outside: the same for values without a code.
+    The reader tells for each code whether some value may meet a condition. outside: whether it tells this for values
+    without a code instead.
     reads_not: whether NOT and IS NULL are read. closely: whether > n of integers is >= n + 1, the outer bins WITH EDGES
     are open on one side, and DOUBLE is read. Stored plans and digests would change if a caller read more or less.
     """
@@ -93,7 +94,7 @@ def label_reader(
 
 
 def _readers(type_name: str) -> tuple[LiteralReader, Parser]:
-    """Returns the reader of literals beside a column of this type, and the parser of the labels of its domain."""
+    """Returns the reader of literals that are compared with such a column, and the parser of its domain's labels."""
     readers: dict[str, tuple[LiteralReader, Parser]] = {
         "DATE": (_day, parse_moment), "TIMESTAMP": (_moment, parse_moment), "BOOLEAN": (flag_literal, "true".__eq__),
         "VARCHAR": (text_literal, str),

@@ -101,7 +101,7 @@ class Caption:
 
     title: str = ""
     description: str = ""
-    units: tuple[str, ...] = ()  # of the answers, in the order of the answers
+    units: tuple[str, ...] = ()  # units of the answers, in the order of the answers
 
     @property
     def text(self) -> str:
@@ -410,7 +410,6 @@ def most_rho(policy: Policy) -> Fraction | None:
 
 
 def _require_most(options: Options, policy: Policy, charge: Charge, place: exp.Expr) -> None:
-    """Refuses a price above MAX EPSILON, in epsilon or in rho."""
     limit, most = policy.max_epsilon, most_rho(policy)
     if limit is None:
         return

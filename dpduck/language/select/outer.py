@@ -67,7 +67,7 @@ def select_items(select: exp.Select, scope: Scope) -> tuple[SelectItem, ...]:
 
 
 def _check_aliases(items: Sequence[SelectItem], scope: Scope) -> None:
-    """Refuses an item that reads another item's alias as a column. Only dp_stderr(n) and its like take aliases."""
+    """Refuses an item that reads another item's alias as a column. Only dp_stderr(n) and the like take aliases."""
     written = {fold(item.name): item.expression for item in items}
     for column in (column for item in items for column in item.expression.find_all(exp.Column)):
         meant = written.get(fold(column.name))

@@ -156,7 +156,7 @@ class Key:
     type_name: str
     labels: tuple[str | None, ...]  # none for a private key
     sources: tuple[int, ...]  # positions in Question.sources
-    codes: tuple[int, ...]  # for each combination of the sources' values, row-major, the label's position, -1 for none
+    codes: tuple[int, ...]  # the label's position for each combination of source values, row-major, -1 for none
     shape: str = ""  # '' for a plain key, 'prefixes' or 'ranges' for sums over intervals of its ordered labels
     ends: tuple[str, ...] = ()  # for ranges, range_end(column) of each last label
     end_name: str = ""  # for ranges, the name of the released column of ends
@@ -181,7 +181,7 @@ class Operand:
     low: Fraction
     high: Fraction
     step: Fraction
-    per_group: str = ""  # 'sum' or 'average' clamps that of a unit's rows in a group, '' clamps each row
+    per_group: str = ""  # 'sum' or 'average' clamps the sum or average of a unit's rows in a group, '' each row
     certain: bool = field(default=False, compare=False)  # whether it is NULL exactly where its column is NULL
 
     @property
@@ -252,7 +252,7 @@ class Treatment:
     evenly: bool = False  # whether the error of the worst cell is minimized, not the sum of all errors
     norm: Fraction | None = None  # the largest L2 norm of a unit's counts, where a row at its bound counts 1
     finds_norm: bool = False  # whether the statement itself measures norms, for a part of its price
-    sum_norms: tuple[Fraction, ...] = ()  # the largest L2 norm of a unit's sums, for each column and in its unit
+    sum_norms: tuple[Fraction, ...] = ()  # for each column, the largest L2 norm of a unit's sums
     centers: tuple[Fraction, ...] = ()  # the centres of averages
     groups: int = 0  # the most groups of one unit, 0 for any number
     left_out: bool = False  # whether intervals also cover the rows that MAX ROWS or a norm leaves out
@@ -266,7 +266,7 @@ class Treatment:
 
     @property
     def moves(self) -> bool:
-        """Tells whether a step without error formula changes answers. Intervals are then of the answers before it."""
+        """Tells whether a step without error formula changes answers. Intervals are of the answers before that step."""
         return self.nonnegative or self.consistency in ("l1", "linf")
 
 
@@ -328,12 +328,10 @@ class Question:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Returns the number of labels of each key."""
         return tuple(len(key.labels) for key in self.keys)
 
     @property
     def cells(self) -> tuple[int, ...]:
-        """Returns the number of cells of each grouping set."""
         return tuple(prod(self.sizes[key] for key in grouping_set) for grouping_set in self.grouping_sets)
 
     @property

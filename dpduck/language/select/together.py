@@ -217,7 +217,6 @@ def _columns_of(predicates: Sequence[_Predicate]) -> tuple[str, ...]:
 
 
 def _number_pairs(codes: IntegerArray, word: IntegerArray) -> IntegerArray:
-    """Numbers the distinct pairs of two codes from 0."""
     first = np.unique(codes, return_inverse=True)[1].reshape(-1)
     second, others = np.unique(word, return_inverse=True)
     return np.asarray(np.unique(first * len(second) + others.reshape(-1), return_inverse=True)[1].reshape(-1), np.int64)

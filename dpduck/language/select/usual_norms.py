@@ -41,7 +41,7 @@ def may_find_norms(options: Options, source: RowSource, keys: Sequence[Key]) -> 
 
 
 def could_find_norms(request: SelectRequest) -> bool:
-    """Tells whether a statement with a delta may get norms by default, which its options decide. Errors then differ."""
+    """Tells whether a statement with a delta could get norms by default, if its options allow norms."""
     rows = max(request.rows.max_rows, request.rows.unit_bound)
     return rows >= MANY_ROWS and prod(request.question.sizes) >= MANY_CELLS
 
@@ -66,7 +66,7 @@ def with_norms(request: SelectRequest) -> SelectRequest:
 
 
 def _has_room(request: SelectRequest) -> bool:
-    """Tells whether noise for sums of all rows is small enough. It grows with MAX ROWS, and its price is small."""
+    """Tells whether noise for sums of all rows is small enough. This noise grows with MAX ROWS. Its price is small."""
     aggregates = request.question.aggregates
     most = max((int(agg.operand.high / agg.operand.step) for agg in aggregates if agg.operand is not None), default=1)
     price = request.price.charge.rho * OF_ALL_ROWS / len(aggregates)

@@ -27,7 +27,7 @@ class PlainViewColumn:
 
     name: str
     reads: frozenset[str]  # the columns of the released table that it reads. A constant reads none
-    plain: bool  # whether it is one such column unchanged
+    plain: bool  # whether it is one released column unchanged
     every: bool = False  # whether it is a GROUPING of all keys
 
 

@@ -23,8 +23,8 @@ class CreatePrivate:
 
     kind: str
     name: str
-    query: exp.Query  # the SELECT, for ON table (columns) a SELECT of these columns
-    text: str  # of the whole statement
+    query: exp.Query  # the SELECT. ON table (columns) becomes a SELECT of these columns
+    text: str  # the text of the whole statement
     options: tuple[exp.Expr, ...]
 
 
@@ -164,7 +164,7 @@ class AskStatement:
     offset: int  # the start of the SELECT in the statement's text
     view: str | None  # the name of the view, None without a view
     replace: bool
-    options: tuple[exp.Expr, ...]  # of CREATE PRIVATE VIEW .. OPTIONS (..), none without a view
+    options: tuple[exp.Expr, ...]  # the options after CREATE PRIVATE VIEW name, empty without a view
 
 
 @dataclass(frozen=True)

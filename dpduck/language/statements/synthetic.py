@@ -25,7 +25,7 @@ class WorkloadClause:
 
     kind: str  # 'marginals', 'parities', 'ranges', 'sets' or 'predicates'
     order: int = 0  # k of MARGINALS (k), the number of columns at a time
-    nodes: tuple[exp.Expr, ...] = ()  # elements of GROUPING SETS, or counts' conditions
+    nodes: tuple[exp.Expr, ...] = ()  # elements of GROUPING SETS, or the conditions of counts
     position: Position | None = field(default=None, compare=False)
 
 
@@ -60,7 +60,7 @@ class SampleRelease:
     replace: bool
     rows: int
     source: TableName
-    columns: tuple[str, ...] = ()  # of KNOWN table (..), none for a release. Their known margins are fitted
+    columns: tuple[str, ...] = ()  # the columns of KNOWN table (..), empty for a release. Their margins are fitted
 
 
 def read_private_table(

@@ -213,7 +213,7 @@ def exact_number(text: str) -> Fraction:
 
 
 class TokenReader:
-    """Cursor that reads words, names, numbers and literals one after the other."""
+    """Cursor over the tokens of a text. It reads words, names, numbers and literals."""
 
     def __init__(self, text: str, tokens: list[Token]) -> None:
         self.text = text

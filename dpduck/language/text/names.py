@@ -62,7 +62,7 @@ def require_plain_names(*names: str) -> None:
 
 
 def _numbered(word: str) -> Callable[[int], str]:
-    """Returns a function that names the column of an aggregate. Aggregates count from 0, their columns from 1."""
+    """Returns a function that names an aggregate's column. Aggregates are numbered from 0, their columns from 1."""
     return lambda aggregate: f"{word}_{aggregate + 1}"
 
 
@@ -79,7 +79,7 @@ chance_column = _numbered("chance")  # in a summary, the chance that a cell with
 
 
 def in_sql(listed: str) -> str:
-    """Quotes a table's name from a listing for SQL. A table with a policy has no dot in any part of its name."""
+    """Quotes the name of a listed table for SQL. A table with a policy has no dot in any part of its name."""
     return ".".join(map(quote_identifier, listed.split(".")))
 
 

@@ -26,10 +26,10 @@ class Option:
     name: str
     kind: Kind
     says: str  # a line of documentation
-    least: Fraction = SMALLEST  # exclusive if it is 0
+    least: Fraction = SMALLEST  # a value must be above `least` if `least` is 0
     most: Fraction = Fraction(LARGEST_WHOLE)
     choices: tuple[str, ...] = ()  # the allowed words. The first word is the default
-    accepted: str = ""  # text of a refusal in place of the bounds
+    accepted: str = ""  # the text that a refusal shows in place of the bounds
     what: str = ""  # name of the value in a refusal, "" for the option's name
     quoted: bool = False  # whether a word must be a quoted text
     longest: int = 100  # the most characters of each text of kind 'words'

@@ -14,7 +14,7 @@ NEAREST = 0.6  # least similarity (difflib's ratio, from 0 to 1) of a name that 
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
-    """Lists names for a refusal, the name that may have been meant first.
+    """Lists names for a refusal. The name that was probably meant comes first.
 
     >>> nearest("carier", ["origin", "carrier"])
     'carrier (did you mean that?); all are origin, carrier'

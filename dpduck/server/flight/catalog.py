@@ -85,7 +85,7 @@ SQL_INFO = pa.schema(
 
 
 def sql_info() -> dict[int, str | bool | int]:
-    """Returns facts by SqlInfo's number: the server's name and versions, read-only, no transactions, no Substrait."""
+    """Returns facts by their number in SqlInfo: the server's name and versions, and that it is read-only."""
     return {
         0: "dpduck", 1: version("dpduck"), 2: pa.__version__, 3: True, 4: True, 5: False, 8: 0, 9: False, 100: 0,
         101: 0, 500: False, 501: False, 502: False, 503: 1, 504: '"', 505: 1, 506: True, 515: True, 516: True,

@@ -81,7 +81,7 @@ class _Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
 
 def _credentials(header: str) -> tuple[str, str]:
-    """Returns the user name and the token of a header. Missing ones are empty.
+    """Returns the user name and the token of a header. A missing part is empty.
 
     >>> _credentials("Bearer abc"), _credentials("Basic YWxpY2U6YWJj")
     (('', 'abc'), ('alice', 'abc'))
@@ -230,7 +230,7 @@ def _careful(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class FlightListener:
-    """Listener of one database over Arrow Flight SQL. pyarrow's serve() is not needed, and would take the signals."""
+    """Listener of one database over Arrow Flight SQL. pyarrow's serve() would take the signals, and is not needed."""
 
     def __init__(self, address: str, service: Service, limits: Limits, tls: Tls | None = None) -> None:
         parts = _ADDRESS.fullmatch(address)

@@ -131,7 +131,7 @@ def _fields(body: bytes) -> dict[int, list[Value]]:
 
 
 def _varint(body: bytes, position: int) -> tuple[int, int]:
-    """Returns an unsigned number of up to 64 bits, seven in each byte, the lowest first. Also returns its end."""
+    """Returns an unsigned number and the position after it. Each byte has seven bits, the lowest first."""
     value = 0
     for place in range(10):
         if position + place >= len(body):
@@ -220,7 +220,7 @@ class Statements:
     def stream(
         self, principal: Principal, handle: bytes, given_up: GivenUp = never
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Returns the columns and rows of a handle. Its text passes the gate again if its rows do not wait any more."""
+        """Returns the columns and rows of a handle. Its text passes the gate again if its rows are gone."""
         with self._lock:
             entry = self._admitted.get(handle[:_HANDLE])
             mine = entry is not None and (entry.principal, entry.token_hash) == (principal.name, principal.token_hash)
@@ -288,7 +288,7 @@ def _as_text(shown: pa.DataType) -> pa.DataType:
 
 
 class _ResultBatches:
-    """Batches of a result. Once they end, or nobody uses this object, their reader counts no more."""
+    """Batches of a result. Once they end, or nobody uses this object, their reader is no longer counted."""
 
     def __init__(
         self, statements: Statements, name: str, cursor: duckdb.DuckDBPyConnection, reader: pa.RecordBatchReader

@@ -99,7 +99,7 @@ class Prices:
         return all(row["fits"] is not False for row in self.totals)
 
     def ceilings(self) -> dict[str, Ceiling]:
-        """Returns the price that was shown for each statement. Nothing may cost more."""
+        """Returns the price that was shown for each statement. No statement may cost more."""
         limits: dict[str, Ceiling] = {}
         for priced in self.statements:
             ceiling = FREE_OF_CHARGE if priced.plan is None else _ceiling(priced.plan)
@@ -279,7 +279,7 @@ def _values(column: pa.Array, kind: str) -> list[Any]:
 
 
 def _is_number(kind: str) -> bool:
-    """Tells whether pages have such values as numbers or flags. Wide numbers are texts there."""
+    """Tells whether pages show values of this type as numbers or flags. They show wide numbers as texts."""
     column_type = sql_type(kind)
     return column_type.is_boolean or (column_type.is_numeric and column_type.bits <= 64)
 

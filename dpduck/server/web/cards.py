@@ -63,7 +63,7 @@ def _join_names(names: Sequence[str]) -> str:
 def views_of(desk: Desk, marks: Mapping[str, str]) -> list[View]:
     """Lists the private views. marks: the marks of the public database, with the maker and the moment of each view.
 
-    A principal may know the days of the owner's views and of its own views, as from dp_known and dp_releases.
+    A principal may know the days of the owner's views and of its own views, as dp_known and dp_releases show.
     """
     tables = desk.ask("SELECT table_name, comment FROM duckdb_tables() ORDER BY table_name").rows
     columns: dict[str, list[dict[str, Any]]] = {}

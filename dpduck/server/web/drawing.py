@@ -49,7 +49,7 @@ while True:
 
 
 class Artist:
-    """Draws one picture at a time, next for the principal with the least recent drawing. Many threads may use it."""
+    """Draws one picture at a time. The principal with the least recent drawing is next. Many threads may use it."""
 
     def __init__(self) -> None:
         self._able = find_spec("vl_convert") is not None

@@ -101,7 +101,7 @@ class Patient(io.RawIOBase):
 
 @dataclass(frozen=True)
 class PageRequest:
-    """Request of a browser. host: the page's host. session: the session's cookie. gone: if the browser has gone."""
+    """Request of a browser. host: the page's host. session: its cookie. gone: tells whether the browser has gone."""
 
     method: str
     path: str
@@ -136,7 +136,7 @@ def new_nonce() -> str:
 
 
 def headers_of(response: Response, place: PageHosts) -> list[tuple[str, str]]:
-    """Lists all headers of a response. They forbid browsers to store, frame or sniff it, or to load from elsewhere."""
+    """Lists all headers of a response. They forbid browsers to store, frame or sniff a page, or load from elsewhere."""
     strict = [("Strict-Transport-Security", STRICT)] if place.strict else []
     loaded = f"'nonce-{response.nonce}'" if response.nonce else "'none'"
     policy = (

@@ -31,7 +31,7 @@ FORMULA = "^[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
 
 @dataclass(frozen=True)
 class Wish:
-    """Rows that a URL asks for. sort: a column, "" for the order of the keys. down: descending. page, row: from 1."""
+    """Rows that a URL asks for. sort: a column, "" for key order. down: whether it descends. page, row: from 1."""
 
     sort: str = ""
     down: bool = False
