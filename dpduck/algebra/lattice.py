@@ -55,7 +55,7 @@ class Lattice:
 
     @cached_property
     def steps(self) -> tuple[tuple[IndexArray, IndexArray, IndexArray], ...]:
-        """Returns for each attribute: the sets with the attribute, the same sets without it, and its place in each."""
+        """Returns for each attribute: the sets with it, the same sets without it, and its place in the sets."""
         attribute, whole, less, axis = [], [], [], []
         for order, (level, drop) in enumerate(zip(self.members, self.drops, strict=True)):
             numbers = np.arange(self.offsets[order], self.offsets[order + 1])

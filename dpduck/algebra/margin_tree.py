@@ -110,7 +110,7 @@ Scalar = TypeVar("Scalar", np.int64, np.float64)
 
 @dataclass(frozen=True)
 class MarginTree:
-    """Plan of shared sums."""
+    """Plan of sums that marginals share."""
 
     members: Members  # the table's attributes by axis
     shape: tuple[int, ...]

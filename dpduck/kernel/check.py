@@ -57,7 +57,7 @@ _PUBLIC = ("JOIN", "LEFT JOIN", "SEMI JOIN", "ANTI JOIN")
 _PRIVATE = (*_PUBLIC, "RIGHT JOIN", "FULL JOIN")
 
 _NO_VALUES = (Coded, Referenced, UnitTuple, FirstOf, InPeriod, Numbered, SamePeriod)
-"""Nodes of units, periods and codes. They have rules of their own, and are refused in any other value or condition."""
+"""Nodes of units, periods and codes. They have rules of their own, and are refused in values and conditions."""
 
 _FIELDS = (Expression, tuple, str, int, Fraction, NoneType)
 """Allowed types of a node's fields. nodes_of looks into nodes and tuples alone, so other types could hide a node."""
@@ -66,7 +66,7 @@ Named = tuple[str, str]
 """A column: the alias of its relation, and its folded name."""
 
 Choice = tuple[Expression, ...]
-"""Units in order. The first that is not NULL is the unit of a row."""
+"""Units in the order in which they are tried. The first that is not NULL is the unit of a row."""
 
 
 class NotVerified(InternalError):
@@ -198,14 +198,14 @@ def _derive_stored(stored: Stored, facts: Facts) -> Carried:
 
 
 def _is_reserved(column: Named) -> bool:
-    """Tells whether a name could hide a column that the kernel adds. Names such as dpduck_0 are the language's own."""
+    """Tells whether a name could hide a column that the kernel adds. The language may use names such as dpduck_0."""
     _, name = column
     own = name in (UNIT_COLUMN, PERIOD_COLUMN, LOOKED_UP) or name[len(RESERVED) :].isdigit()
     return is_reserved(name) and not own
 
 
 def _alias(alias: str) -> frozenset[str]:
-    """Returns the alias of a relation in small letters. Refuses a quote in it, since SQL writes it between quotes."""
+    """Returns the alias of a relation in small letters. Refuses one with a quote, since SQL puts it in quotes."""
     demand('"' not in alias, "a name of a relation that is more than a name")
     return frozenset((fold(alias),))
 
@@ -332,13 +332,13 @@ def _is_link(condition: Expression, left: Carried, right: Carried) -> bool:
 
 
 def _are_keys(left: RelationColumn, right: RelationColumn) -> bool:
-    """Tells whether two columns compare without a cast: both are integers, or of one type for keys and units."""
+    """Tells whether two columns compare without a cast: both are integers, or have one type that keys may have."""
     first, second = sql_type(left.type_name), sql_type(right.type_name)
     return (first == second and first.is_key and first.is_unit) or (first.is_integer and second.is_integer)
 
 
 def _are_linked(join: Join, left: Carried, right: Carried) -> bool:
-    """Tells whether ON equates every column of a unit of several columns with the other side's column of its name."""
+    """Tells whether ON equates each column of a unit of several columns with the other side's column of that name."""
     pairs = {frozenset(node.columns) for node in join.on if isinstance(node, Comparison) and node.sign == "="}
     ours, theirs = map(_held_together, (left, right))
     return any(
@@ -497,5 +497,5 @@ def _require_columns(expressions: Iterable[Expression], carried: Carried) -> Non
 
 
 def column_key(column: RelationColumn) -> Named:
-    """Returns what identifies a column in DuckDB: its relation, and its name in small letters."""
+    """Returns the identity of a column in DuckDB: its relation, and its name in small letters."""
     return column.relation, fold(column.name)

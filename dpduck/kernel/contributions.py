@@ -41,7 +41,7 @@ class Contribution:
 
     condition: predicate of a row, None for every row. form: 'count', 'valued', 'sum', 'squares' or 'moments'.
     value: DOUBLE of a row. NULL, NaN and infinities do not contribute.
-    low, high, steps: public bounds of the value, and K. degree, rest: parameters of moments.
+    low, high: public bounds of the value. steps: K, the number of steps between them. degree, rest: see moments.
     reach: bound of the value's absolute value, if known. stepped: whether the value is already a number of steps.
     per_group: '' to add up rows. 'sum' or 'average' merge a unit's rows in a cell first, and clamp the merged value.
     norm: largest squared L2 norm of a unit over all cells, 0 for no limit. A unit above it gets a smaller weight
@@ -90,7 +90,7 @@ class Contribution:
 
     @property
     def unit(self) -> Fraction:
-        """Returns the amount of an integer 1: 1 in tables of counts, u in sums, u^2 in squares, 1/K^d in moments."""
+        """Returns the amount that a 1 stands for: 1 in counts, u in sums, u^2 in squares, 1/K^d in moments."""
         if self.form in ("sum", "squares"):
             return common_divisor(self.low - self.centre, self.step) ** self._power
         return Fraction(1, self.steps**self.degree)
@@ -101,7 +101,7 @@ class Contribution:
 
     @property
     def bound(self) -> int:
-        """Returns a bound of one row's contribution to all tables together. By group: of one unit's in one cell."""
+        """Bounds one row's contribution to all tables together. By group, bounds a unit's contribution to one cell."""
         if self.form in ("sum", "squares"):
             farthest = max(abs(self.low - self.centre), abs(self.high - self.centre))
             return int(farthest**self._power / self.unit)
@@ -124,7 +124,7 @@ class Contribution:
         """Bounds the L1 norm, over all tables of `cells` cells, of a unit with `rows` rows.
 
         By group, a unit adds once to each cell in which it has rows. A number of rows, clamped to bounds around 0, is
-        no farther from 0 than before. So its rows bound it, too.
+        no farther from 0 than before. So a count by group is bounded by the unit's number of rows, too.
         """
         if not self.norm:
             return self._whole_bound(rows, cells)
@@ -138,7 +138,7 @@ class Contribution:
         return min(by_cells, FULL * FULL * self.norm) if self.norm else by_cells
 
     def together_bound(self, rows: int, cells: int) -> int:
-        """Returns a bound of a unit's contribution to the sum of all cells. The norm must be one of this sum."""
+        """Returns a bound of a unit's contribution to the sum of all cells. `norm` must be a limit on this sum."""
         whole = self._whole_bound(rows, cells)
         return min(FULL * whole, isqrt(FULL * FULL * self.norm)) if self.norm else whole
 

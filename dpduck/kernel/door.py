@@ -253,7 +253,7 @@ def require_units(cursor: duckdb.DuckDBPyConnection, jobs: Sequence[CountingJob]
 
 
 def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], workers: StrictWorkers) -> None:
-    """Counts the jobs of the asks over made-up rows, and drops the counts. cursor: of a database with nothing else."""
+    """Counts the jobs of the asks over made-up rows, and drops the counts. cursor: its database has no other rows."""
     count, shared = counting(cursor, bytes(32), workers), False
     for job in jobs_of(asks):
         shared = shared or bool(job.beside)
@@ -265,7 +265,7 @@ def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], worker
 
 
 def compute_charge(charge: Charge, asks: Iterable[Ask[Any]], least: Fraction) -> Charge:
-    """Computes a statement's charge. With an epsilon, rho is what the asks cost, from `least` to the price's rho."""
+    """Computes a statement's charge. With an epsilon, rho is the asks' cost, within `least` and the charge's rho."""
     # so MIN EPSILON bounds the number of statements about a unit
     if charge.epsilon is None:
         return charge
@@ -331,7 +331,7 @@ def _require_same_but_norms(scan: AskScan, family: AskScan) -> None:
 
 
 def _by_table(job: CountingJob, bounds: Sequence[int], scan: AskScan) -> list[int]:
-    """Lists the bound of the one aggregate of a scan's tables. Several aggregates give 0, which no scan has."""
+    """Lists the bound of a scan's tables, which are of one aggregate. Gives 0, which no scan has, for several."""
     by_table = [number for number, item in enumerate(job.aggregates) for _ in range(item.tables)]
     return [bounds[own] for own in numbers] if len(numbers := {by_table[table] for table in scan.tables}) < 2 else [0]
 

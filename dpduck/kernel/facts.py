@@ -39,8 +39,8 @@ class PolicyUnit:
 class TableFacts:
     """Stored table. unit: None if it is public. types: types of columns by folded names. keys: keys of one column each.
 
-    collated: whether a collation compares some of its texts. is_table: whether it is no view. is_numbered: whether
-    rowid identifies its rows, and no column has the name rowid or a reserved name.
+    collated: whether a collation compares some of its texts. is_table: whether it is a table and not a view.
+    is_numbered: whether rowid identifies its rows, and no column has the name rowid or a reserved name.
     """
 
     unit: PolicyUnit | None
@@ -91,7 +91,7 @@ def _read_policies(cursor: duckdb.DuckDBPyConnection, store: str) -> dict[str, s
 
 
 def _unit(definition: str | None) -> PolicyUnit | None:
-    """Reads the unit of a stored policy. Entries: key, column, MAX ROWS, one unused, PER, a list of several columns."""
+    """Reads the unit of a stored policy. Its parts: key, column, MAX ROWS, one unused, PER, a list of columns."""
     if definition is None:
         return None
     policy = json.loads(definition)

@@ -26,7 +26,7 @@ NARROW = 1 << 28
 
 
 def most_added(aggregates: Sequence[Contribution], max_rows: int) -> int:
-    """Bounds every sum over `max_rows` rows in this file: of integers, of steps or their squares, or of ones."""
+    """Bounds each sum that this file forms over `max_rows` rows: of integers, steps, squared steps, or ones."""
     return max_rows * max((max(agg.bound, agg.steps ** (2 if agg.has_squares else 1)) for agg in aggregates), default=1)
 
 
@@ -72,8 +72,8 @@ def weigh_cells_sql(
     """Writes the sums by cell, over all units, of a unit's numbers times its weight.
 
     units_sql: SQL of a row for each unit and cell, with `unit_columns`. totals: sums of by_weighed_cell, over those
-    columns times weights. light_sql: SQL of the same columns by cell, for units that are counted whole. kind: type by
-    type_for. first: text of WITH tables that units_sql and light_sql read.
+    columns times weights. light_sql: SQL of the same columns by cell, for units that are counted whole. kind: type that
+    type_for returns. first: text of WITH tables that units_sql and light_sql read.
     """
     squares = (f"sum({_square(item, place, kind)})" for place, item in enumerate(aggregates))
     listed = ", ".join(f"CAST({item} AS {kind}) AS {squares_of(place)}" for place, item in enumerate(squares))
@@ -168,7 +168,7 @@ def _sum_columns(aggregates: Sequence[Contribution]) -> list[tuple[int, str]]:
 
 
 def unit_columns(aggregates: Sequence[Contribution], by_unit: Sequence[str]) -> list[str]:
-    """Returns SQL of a unit's columns in a cell, under equal names if bounds are by group. by_unit: by_unit's SQL."""
+    """Returns SQL of a unit's columns in a cell, with the same names for bounds by group. by_unit: SQL of by_unit."""
     columns, sums = [], iter(by_unit)
     for number, aggregate in enumerate(aggregates):
         if not aggregate.per_group:
@@ -216,7 +216,7 @@ def _root(aggregate: Contribution, number: int, kind: str) -> str:
 
 
 def _least_weight(aggregates: Sequence[Contribution], number: int) -> str:
-    """Writes the weight of an aggregate. Aggregates that share one have the smallest, which is within all norms."""
+    """Writes the weight of an aggregate. Aggregates that share one get the smallest, which keeps every norm."""
     first = last = number
     while first > 0 and aggregates[first - 1].shared:
         first -= 1

@@ -29,14 +29,14 @@ class Query(Generic[Answer]):
 
     A kind of query is one class in one file of kernel/queries/. No other code lists the kinds. The class's docstring
     states the answer, and proves its sensitivity to one privacy unit. The price follows from the norms of `moves`, or
-    else `cost` gives it. A kind without a price, a draw or a certificate is refused where that is needed.
+    else `cost` gives it. A kind that lacks a price, a draw or a certificate is refused when the missing part is needed.
     """
 
     __slots__ = ()
     has_noise: ClassVar[bool] = True
     """Whether an ask names the noise. Other queries define all of their chance themselves."""
     certified: ClassVar[tuple[str, ...]] = ()
-    """Names of the attributes that `certificate` shows, for a query without norms."""
+    """Names of the query's attributes that `certificate` shows, if the query has no norms."""
 
     def moves(self, scan: AskScan) -> Norms | None:
         """Returns the sensitivity of the exact answers: L1, squared L2, largest entry. None: `cost` is the price."""
@@ -61,7 +61,7 @@ class Query(Generic[Answer]):
         return [ask.query.draw(counts, ask, entropy, None) for ask in asks]
 
     def certificate(self) -> Mapping[str, object]:
-        """Returns the numbers and noises from which the query's price is computed, for a query without norms."""
+        """Returns the numbers and noises that give the price. Only a query without norms has them."""
         if not self.certified:
             raise InternalError("nobody can describe this question")
         return {name: getattr(self, name) for name in self.certified}
@@ -75,11 +75,11 @@ class Query(Generic[Answer]):
         return None
 
     def admit(self, member: Ask[Any]) -> Fraction:
-        """Returns the price of an ask that is declared after the charge. Refuses an ask that is not of this family."""
+        """Returns the price of an ask that is declared after the charge. Refuses an ask of another family."""
         raise InternalError("an ask of no family")
 
     def is_counted_later(self) -> bool:
-        """Tells whether nothing is counted until an ask is declared later, with a job of its own."""
+        """Tells whether counting waits for an ask that is declared later, with a job of its own."""
         return False
 
 
@@ -89,8 +89,9 @@ class AskScan:
 
     The door compares all bounds with the job's own bounds before the charge. l1: bound of a unit's L1 norm over the
     tables, and so of its L2 norm. tables: positions of one aggregate's tables in the job. most: bound of a unit's L1
-    norm in one cell of all attributes, over these tables together. None: l1. squared: bound of a unit's squared L2 norm
-    over these cells. None: l1 * most. attributes: number of attributes of the job, if `most` or `squared` is given.
+    norm in one cell of all attributes, over these tables together, by default l1. squared: bound of a unit's squared L2
+    norm over these cells, by default l1 * most. attributes: number of attributes of the job, if `most` or `squared` is
+    given.
     """
 
     job: CountingJob = field(repr=False)
@@ -165,7 +166,7 @@ def price(asks: Iterable[Ask[Any]]) -> Charge:
 
 
 def by_noise(moved: Iterable[tuple[Noise, Norms]]) -> list[tuple[Noise, Norms]]:
-    """Adds up the norms of all answers that have one and the same noise. The third norm is the largest."""
+    """Adds up the norms of all answers that have the same noise. Of the third norm, it takes the largest."""
     norms: dict[int, tuple[Noise, Norms]] = {}
     for noise, (l1, l2_squared, most) in moved:
         _, sums = norms.get(id(noise), (noise, (0, 0, 0)))
@@ -174,7 +175,7 @@ def by_noise(moved: Iterable[tuple[Noise, Norms]]) -> list[tuple[Noise, Norms]]:
 
 
 def together(charges: Sequence[Charge], delta: Fraction = ZERO) -> Charge:
-    """Adds up charges, and a delta of all together. If all have an epsilon, rho is at most what their sum implies."""
+    """Adds up charges, with one delta for all. If all have an epsilon, rho is at most what their sum implies."""
     rho = sum((charge.rho for charge in charges), ZERO)
     delta = sum((charge.delta for charge in charges), delta)
     if any(charge.epsilon is None for charge in charges):

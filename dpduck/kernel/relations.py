@@ -26,7 +26,7 @@ UNIT_COLUMN = "dpduck_unit"
 """Column with the privacy unit of each row, for a UNION ALL and for features of units."""
 
 PERIOD_COLUMN, NUMBER_TYPE = "dpduck_period", "BIGINT"
-"""Column beside UNIT_COLUMN, and its type. For units by periods it holds the number of the row's period."""
+"""Column next to UNIT_COLUMN, and its type. It holds the number of the row's period, for units by periods."""
 
 LOOKED_UP = "dpduck_value"
 """Column of a public table that IN (SELECT ..) looks into. The kernel adds no column of this name."""
@@ -57,7 +57,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Grouped:
-    """Rows that a query of the kernel's own returns, such as groups of other rows."""
+    """Rows that a query of the kernel itself returns, such as groups of other rows."""
 
     sql: str
     alias: str = ""
@@ -137,8 +137,8 @@ class OrderItem:
 class Feature:
     """Column that is computed from the rows of one privacy unit, and from no others. name: its name in SQL.
 
-    form: a name of kernel/rows/features.py. condition: predicate of the rows that take part, None for all. order: order
-    of these rows. Tied rows are in keyed order. distance: distance of lag and lead, in rows.
+    form: a name of kernel/rows/features.py. condition: predicate of the rows that take part, None for all rows. order:
+    order of these rows. Tied rows are in keyed order. distance: distance of lag and lead, in rows.
     """
 
     form: str
@@ -158,9 +158,9 @@ class Feature:
 class Units:
     """One row for each privacy unit, under an alias. outputs: columns and names. counts: conditions and names.
 
-    The unit is one more column, UNIT_COLUMN. A count is the number of rows that meet its condition, None for all rows.
-    features: other columns that are computed from a unit's rows. windowed: whether the result has every row of the
-    unit, with the features added to it, and not one row for the unit.
+    The unit is one more column, UNIT_COLUMN. A count is the number of rows that meet its condition. The condition None
+    counts all rows. features: other columns that are computed from a unit's rows. windowed: whether the result has
+    every row of the unit, with the features added to it, and not one row for the unit.
     """
 
     source: Source
@@ -189,7 +189,7 @@ First = Stored | Grouped | Union | Units
 
 
 def _rows_inside(first: First) -> list[Source]:
-    """Lists the sources inside a UNION ALL or windowed Units, where each row of a source becomes one row."""
+    """Lists the sources inside a UNION ALL or windowed Units, where each row of a source gives one row."""
     if isinstance(first, Union):
         return [branch.rows for branch in first.branches]
     return [first.rows] if isinstance(first, Units) and first.windowed else []
@@ -216,7 +216,7 @@ def most_copies(source: Source) -> int:
 
 
 def repeats(source: Source) -> bool:
-    """Tells whether joins may repeat a stored row without a bound. A join of a private table always may."""
+    """Tells whether joins may repeat a stored row without a bound. A join of a private table may always do so."""
     if any(map(repeats, _rows_inside(source.first))):
         return True
     joined = [join for join in source.joins if join.kind not in LOOKING]
@@ -232,7 +232,7 @@ def tables_of(source: Source) -> list[Stored]:
 
 
 def every_source(source: Source) -> Iterator[tuple[Source, int]]:
-    """Yields a source and all sources nested in it, each with its depth. A loop, as recursion could run too deep."""
+    """Yields a source and all sources nested in it, with their depths. It is a loop: recursion could run too deep."""
     left = [(source, 1)]
     while left:
         current, level = left.pop()

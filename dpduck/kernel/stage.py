@@ -66,9 +66,9 @@ def stage_sql(
 
     cells: number of values of each column of a cell, None for any value. max_rows, groups: most rows and most cells of
     a unit, None for no limit. facts: facts of prepared rows. crowds: for other rows, a list of the units that may have
-    too many. levels: levels and spread of jobs.CountingJob, for one row per level. together: all cells count as one.
-    codes: SQL over a cell's columns, hashed in their place to order a unit's cells. With groups but no codes, the last
-    column is the number of units in each cell, or without a unit the number of its rows.
+    too many. levels: levels and spread of jobs.CountingJob, for one row per level. together: whether all cells count as
+    one. codes: SQL over a cell's columns. Their hash orders a unit's cells, in place of the columns. With groups but no
+    codes, the last column is the number of units in each cell. Without a unit, it is the number of rows.
     """
     selecting = groups is not None and codes is None
     by_group, weighed = any(agg.per_group for agg in aggregates), any(agg.norm for agg in aggregates)
@@ -101,7 +101,7 @@ def stage_sql(
 
 
 def _require_weights(aggregates: Sequence[Contribution], max_rows: int | None, apart: bool) -> None:
-    """Refuses weights for only some aggregates, for rows that are units, and for groups that are not all told apart."""
+    """Refuses weights for only some aggregates, for rows that are units, and for groups that might be one."""
     if max_rows is None or not all(aggregate.norm for aggregate in aggregates):
         raise InternalError("weights of some counts, or of rows")
     if not apart:
@@ -118,9 +118,9 @@ def cut_sql(
 ) -> tuple[str, str]:
     """Writes two queries over a part of the rows: for all its rows, and for those that stage_sql could keep.
 
-    Both are the second if `groups` limits cells. The second leaves no unit more rows than a task has room for. A unit's
-    first m rows are among its first m rows of each part. With C groups, a kept row is among the first m rows of one of
-    the unit's first C cells in the part. So stage_sql over all parts equals stage_sql over all rows.
+    If `groups` limits cells, the first query equals the second. The second leaves no unit more rows than a task can
+    hold. A unit's first m rows are among its first m rows of each part. With C groups, a kept row is among the first m
+    rows of one of the unit's first C cells in the part. So stage_sql over all parts equals stage_sql over all rows.
     """
     rows = f"SELECT {', '.join([*cells, *clamp_columns(aggregates), UNIT, ORDER])} FROM ({rows_sql})"
     checked = _check_rows_sql(rows_sql, cells, aggregates, [UNIT, ORDER], True)
@@ -144,8 +144,8 @@ def arrivals_sql(
 ) -> str:
     """Writes the rows that take part and lie in these periods, with the unit, the order and the period of each.
 
-    period: SQL over the cells, for a row's period as an integer. Rows of a unit with a text longer than LONGEST_UNIT
-    take no part. units: False if each row is a unit. Then no row has a unit, an order or a period.
+    period: SQL of a row's period as an integer, over the columns of its cell. Rows of a unit with a text longer than
+    LONGEST_UNIT take no part. units: False if each row is a unit. Then no row has a unit, an order or a period.
     """
     checked = _check_rows_sql(rows_sql, cells, aggregates, [UNIT, ORDER] if units else [], True)
     inside = f"{period} BETWEEN {int(first)} AND {int(last)}"
@@ -187,7 +187,7 @@ def _told_apart_sql(
     max_rows: int,
     together: bool,
 ) -> str:
-    """Writes one row per occupied cell, from a list of units that may need a weight. All rows were checked before."""
+    """Writes one row per occupied cell, given a list of units that may need a weight. The rows are checked rows."""
     # other units have at most loss.light_rows rows, no more than max_rows, and are counted whole
     none = f"SELECT * FROM ({rows_sql}){where_sql(['FALSE'])}"
     crowded = bound_rows_sql(crowds.rows_sql if crowds.table else none, [*cells, *used, UNIT], max_rows)
@@ -227,7 +227,7 @@ def _light_apart_sql(
     together: bool,
     first: str = "",
 ) -> str:
-    """Writes one row per occupied cell. others: rows of units counted whole. heavy: kept rows of other units."""
+    """Writes one row per occupied cell. others: rows of units that are counted whole. heavy: kept rows of the rest."""
     kind = type_for(aggregates, max_rows)
     columns = unit_columns(aggregates, by_unit(aggregates))
     cells = () if together else cells  # no bound is by group: a unit's sums over all cells are sums of its rows
@@ -249,7 +249,7 @@ def _weigh_sql(
     together: bool,
     units: bool,
 ) -> str:
-    """Writes one row per occupied cell, or per level, from kept rows of units with weights. units: count units, too."""
+    """Writes one row per occupied cell or per level, from kept rows of units with weights. units: counts units, too."""
     kind = type_for(aggregates, max_rows)
     columns = unit_columns(aggregates, by_unit(aggregates, kind))
     if together and not any(aggregate.per_group for aggregate in aggregates):
@@ -305,7 +305,7 @@ def _check_rows_sql(
     bounded: Sequence[str],
     any_unit: bool,
 ) -> str:
-    """Writes the rows with a cell within its capacity, and a unit. any_unit: whether a filter must drop NULL units."""
+    """Writes the rows with a unit, and a cell within its capacity. any_unit: whether a filter must drop NULL units."""
     listed = [*cells, *clamp_columns(aggregates), *bounded]
     bounded_cells = {cell: capacity for cell, capacity in cells.items() if capacity is not None}
     inside = [f"{cell} BETWEEN 0 AND {int(capacity) - 1}" for cell, capacity in bounded_cells.items()]
@@ -320,7 +320,7 @@ def cells_sql(
     units: Sequence[str] = (),
     counted: str = "",
 ) -> str:
-    """Writes the sums of kept rows by cell. units: the unit's column, if rows of a unit in a cell are merged before."""
+    """Writes the sums of kept rows by cell. units: its column, if a unit's rows in a cell are first merged."""
     sql = rows_sql
     if units:
         grouping = ", ".join([*cells, *units])

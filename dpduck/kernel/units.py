@@ -18,12 +18,12 @@ from dpduck.values.sqltypes import sql_type
 
 @dataclass(frozen=True)
 class UnitTuple(Expression):
-    """Privacy unit of several columns, as one text: equal for equal units alone, apart from collisions of SHA-256.
+    """Privacy unit of several columns, as one text. Different units have different texts, unless SHA-256 collides.
 
     Equal values of these columns have equal texts. First come the columns that cannot contain a slash, each followed by
-    a slash. Then come the others, shortened, each after its number of bytes and a colon. If two such texts are equal,
-    their parts before the first slash are equal, and so are the next. Then the first numbers of bytes are equal, and so
-    the parts. The text is NULL if a part is NULL or too long.
+    a slash. Then come the other columns, shortened, each after its number of bytes and a colon. If two such texts are
+    equal, their parts before the first slash are equal, and so on for each slash. Then the first numbers of bytes are
+    equal, and so are the parts that follow them. The text is NULL if a part is NULL or too long.
     """
 
     parts: tuple[RelationColumn, ...]
@@ -56,7 +56,7 @@ class FirstOf(Expression):
 
 @dataclass(frozen=True)
 class ReferenceStep:
-    """Table that a reference leads to, at its column `key`. reference: its own reference. None: it holds the unit."""
+    """Table that a reference leads to, at its column `key`. reference: its own reference, None if it holds the unit."""
 
     table: str
     key: RelationColumn
@@ -65,7 +65,7 @@ class ReferenceStep:
 
 @dataclass(frozen=True)
 class Referenced(Expression):
-    """Privacy unit that rows find by references along `steps`: one unit or none, since keys are unique."""
+    """Privacy unit that rows find by references along `steps`. A row finds one unit or none, since keys are unique."""
 
     reference: RelationColumn
     steps: tuple[ReferenceStep, ...]
@@ -109,7 +109,7 @@ class InPeriod(Expression):
 
 @dataclass(frozen=True)
 class SamePeriod(RowCondition):
-    """Equality of the numbers of two rows' periods, in the ON of a join of private rows by periods."""
+    """Equality of the numbers of two rows' periods, in the ON of a join between private rows with units by periods."""
 
     ours: Expression
     theirs: Expression
@@ -129,7 +129,7 @@ def period_of(unit: Expression | None) -> Expression | None:
 
 
 def first_of(units: tuple[Expression, ...]) -> Expression:
-    """Returns the first of several units that is not NULL. By periods, it does so for the person and for the number."""
+    """Returns the first of several units that is not NULL. By periods, person and number each have their first."""
     if len(units) == 1:
         return units[0]
     if all(isinstance(unit, InPeriod) for unit in units):
@@ -146,7 +146,7 @@ def held_in(unit: Expression) -> Expression:
 
 
 def parts_of(unit: Expression) -> list[Expression]:
-    """Lists the expressions that are equal in all rows of one unit: the person, and by periods the period's number."""
+    """Lists the expressions that are equal in all rows of one unit: the person, and any period's number."""
     number = period_of(unit)
     return [held_in(unit), *([] if number is None else [number])]
 
@@ -181,7 +181,7 @@ def lookup_sql(unit: Referenced) -> str:
 
 
 def _short_sql(step: ReferenceStep, columns: tuple[RelationColumn, ...], last: bool) -> str:
-    """Writes a step's table: its key, and its shortened unit or next reference. Drops rows with too long values."""
+    """Writes a step's table: its key, and its shortened unit or next reference. Drops rows with too long a value."""
     listed, read, changed = [quote_identifier(step.key.name)], [step.key], False
     for column in columns:
         name = quote_identifier(column.name)

@@ -117,7 +117,7 @@ def _of_summary(law: ErrorLaw, number: int, analysis: Analysis, column_names: Se
 
 
 def _of_selected(laws: Sequence[ErrorLaw], number: int, analysis: Analysis, column_names: Sequence[str]) -> list[str]:
-    """Returns SQL for the ends of groups that a noisy count selected: its lower end is conditional on the selection."""
+    """Returns SQL for interval ends of groups that a noisy count selected. The lower end is conditional on that."""
     half_width = _by_set(laws, analysis, margin)
     low = f", {lows_column(number)}[{_level(analysis.confidence)}]" if lows_column(number) in column_names else ""
     return [

@@ -174,7 +174,7 @@ def amount_left(
 ) -> Remainder:
     """Returns the amount of a unit's budget that a plan would leave. It is below 0 if the budget does not suffice.
 
-    If the budget is for each period, it is the least amount of any period in `within`, or of LIFETIME if that is less.
+    If the budget is for each period, the result is the least of any period in `within`, or of LIFETIME if that is less.
     """
     budget = ledger.budget(unit)
     if budget is None:

@@ -135,7 +135,7 @@ def certificate_sql(
 
 
 def _odds(release: StoredRelease) -> str:
-    """Returns the odds of a guess about one unit from a release alone. They follow from its price: no link has them."""
+    """Returns the odds of a guess about a unit from one release. No link includes the odds: the price gives them."""
     epsilon = None if release.epsilon is None else float(release.epsilon)
     return odds_text(guesses_at(epsilon, float(release.rho), float(release.delta)))
 
@@ -147,7 +147,7 @@ def _payer(connection: duckdb.DuckDBPyConnection, store: str, ledger_id: int) ->
 
 @lru_cache(maxsize=4096)
 def _forms(rho: str, delta: str) -> list[dict[str, str]]:
-    """Returns a price as pairs of epsilon and delta. Cached, since a link is computed from all earlier certificates."""
+    """Returns a price as pairs of epsilon and delta. It is cached, since a link needs all earlier certificates."""
     prices = ((epsilon_of(Fraction(rho), small), small + Fraction(delta)) for small in DELTAS)
     return [{"epsilon": str(epsilon), "delta": str(at)} for epsilon, at in prices]
 
@@ -165,7 +165,7 @@ Part = dict[str, object]
 
 
 def plan_text(asks: Iterable[Ask[Any]]) -> str:
-    """Returns the asks as JSON. Queries of one noise are counted by kind and norms. Others have their parameters."""
+    """Returns the asks as JSON. Queries with one noise are counted by kind and norms, others have parameters."""
     by_noise: dict[int, tuple[Noise, Counter[tuple[str, int, int, int]]]] = {}
     others: Counter[str] = Counter()
     for ask in asks:

@@ -74,10 +74,10 @@ def charge_price(
     share: Fraction | None,
     times: Times = lambda request: None,
 ) -> list[Forecast]:
-    """Returns the forecasts with prices. The chosen way has the exact rho of its asks, others an upper bound.
+    """Returns the forecasts with prices. The chosen way has the exact rho of its asks, other ways have a bound.
 
     The bound is the rho that an epsilon costs for any measurement. share: the caller's part of the budget.
-    times: compares the errors of another form with those of the chosen way.
+    times: function that compares the errors of another form with those of the chosen way.
     """
     charge = compute_charge(request.price.charge, asks, request.price.least_rho)
     most = charge.rho if charge.epsilon is None else rho_of_pure(charge.epsilon)
@@ -164,7 +164,7 @@ def worst_of(lines: Sequence[AggregateError]) -> float | None:
 
 
 def times_as_large(lines: Sequence[AggregateError], others: Sequence[AggregateError]) -> float | None:
-    """Returns the largest factor by which other errors of the same aggregates exceed errors. None without figures."""
+    """Returns the largest factor by which `others` exceed errors of the same aggregates. None without figures."""
     factors = []
     for line, other in zip(lines, others, strict=True):
         pairs = ((line.worst, other.worst), (line.typical, other.typical), (line.by_rows, other.by_rows))

@@ -59,8 +59,8 @@ class DatabaseParts:
     ) -> R:
         """Returns the request of a statement, from one snapshot of public facts.
 
-        A statement that was answered under earlier policy terms is read under these. digest: of the object that it
-        made, or empty if any release under the request's own digest is an answer.
+        A statement that was answered under earlier policy terms is read under those terms. digest: digest of the object
+        that the statement made. It is empty if any release under the request's own digest is an answer.
         """
         with self.open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")

@@ -39,7 +39,7 @@ def price_in_words(
     share: Fraction | None,
     times: Times = lambda request: None,
 ) -> str:
-    """Describes a statement's price as a part of a budget. If another form is far cheaper, adds its part and errors.
+    """Describes a statement's price as a part of a budget. Adds part and errors of a far cheaper form.
 
     share: the caller's part of the budget, None for all.
     """
@@ -71,7 +71,7 @@ def _errors_in_words(times: float | None) -> str:
 def price_of_view(release: StoredRelease, request: SelectRequest, budget: Budget | None) -> str:
     """Returns a release's guarantee with its price, as the statement stated it and as a part of the whole budget.
 
-    It is for the comment on a view. Anybody may read it, so it does not depend on the shares of principals.
+    The text is for the comment on a view. Anybody may read it, so it does not depend on the shares of principals.
     """
     stated, said = request.price, release.guarantee
     if release.epsilon is None and stated.stated_epsilon is not None and request.question.selection is None:
@@ -88,7 +88,7 @@ def price_of_view(release: StoredRelease, request: SelectRequest, budget: Budget
 
 
 def _of_person(charge: Charge, request: SelectRequest) -> Charge | None:
-    """Returns the price for a person with rows in each charged period. None without periods that are known."""
+    """Returns the price for a person with rows in each charged period. None if the periods are unknown."""
     run = request.rows.periods
     return None if run is None or run.periods.every else for_person(charge, run.periods.count)
 

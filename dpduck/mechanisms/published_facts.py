@@ -131,7 +131,7 @@ def _nulls_of(number: int, question: Question) -> Nulls:
 
 
 def errors_of(analysis: Analysis, release: StoredRelease) -> str:
-    """Describes the standard errors of counts and sums, without errors that depend on answers: dp_stderr has them."""
+    """Describes the standard errors of counts and sums. The errors that depend on answers are in dp_stderr."""
     request, said = analysis.request, []
     if request.question.summary is not None or request.question.treatment.moves:
         return ""  # a summary's rows carry their own

@@ -72,7 +72,7 @@ def rehearse_asks(asks: Sequence[Ask[Any]], shapes: Shapes, answered: SandboxAns
 
 
 def _complaint(scans: Sequence[Ask[Any]], shapes: Shapes, answered: SandboxAnswers, workers: Workers) -> str | None:
-    """Rehearses once. Returns None for success, else DuckDB's words, or "" if a process ended without any."""
+    """Rehearses once. Returns None for success, else DuckDB's words. They are "" if a process just ended."""
     tables = {table: columns for table, columns, _ in shapes}
     strict = StrictWorkers(workers)
     try:

@@ -26,7 +26,7 @@ MARGIN = 1 + 2.0**-36
 """Factor on parameters before rounding: far above the closed forms' rounding errors, far below WASTE."""
 
 SIMPLE = 2000
-"""Up to this many different parameters get least denominators. More become 31-bit numbers times powers of two."""
+"""If there are more different parameters, they become 31-bit numbers times powers of two, else least denominators."""
 
 LEAST_WEIGHT = 1e-9
 """A measurement without weight gets this part of the largest weight, so that its noise stays finite."""

@@ -28,7 +28,7 @@ POLISHES = 20_000
 def convex_budgets(
     costs: FloatArray, weights: FloatArray, power: int, gap: float = GAP, polishes: int = POLISHES
 ) -> FloatArray:
-    """Returns the eta >= 0 of least sum of weights * eta^-power, so that every entry of costs.T @ eta is at most 1.
+    """Returns eta >= 0 with the least sum of weights * eta^-power, if no entry of costs.T @ eta may exceed 1.
 
     costs: shape (rows, columns). The sum is within `gap` (relative) of a lower bound, if `polishes` steps suffice.
 

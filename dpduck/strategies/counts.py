@@ -38,7 +38,7 @@ SECONDS = 1.0
 
 STEPS = 2_000
 HEIGHTS = (1.0, 0.3)
-"""Entries of the rows of counts, relative to the rows of single kinds, from which the search starts."""
+"""Entries from which the search starts, in the rows of counts. They are relative to the rows of single kinds."""
 
 LEAST = 0.01
 """Entry from which the search starts for a kind that a count does not include."""
@@ -50,10 +50,11 @@ Rows = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class CountStrategy:
-    """The measurement of counts that are planned together. A kind has the data rows that the same counts include.
+    """Measurement of counts that are planned together. A kind is all data rows that the same counts include.
 
-    name: in words. rows: a matrix with a column per kind. weights: of the matrix rows, for each count. norm: largest
-    column norm, L1 for Laplace and squared L2 for Gaussian noise. most: the most counts that include one data row.
+    name: in words. rows: a matrix with a column per kind. weights: for each count, the weights of the matrix rows.
+    norm: largest column norm, L1 for Laplace and squared L2 for Gaussian noise. most: the most counts that include one
+    data row.
     """
 
     name: str
@@ -68,7 +69,7 @@ class CountStrategy:
 
     @property
     def row_bound(self) -> int:
-        """Bounds what one data row adds to an answer, for planners, which do not count the first SPARE_BITS bits."""
+        """Bounds the effect of one data row on an answer. Planners allow SPARE_BITS more bits, which are added."""
         root = isqrt(self.factor.norms[1] - 1) + 1
         return root << SPARE_BITS if root > 1 else 1
 

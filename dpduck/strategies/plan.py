@@ -43,7 +43,7 @@ class Plan:
     variances: predicted noise variance of a cell after recovery, the largest of each of workload.marginals in order.
     measurements: a tuple, or a sequence that builds its items on access (FamilyMeasurements). consistency: recovery of
     answers, one of CONSISTENCIES. note: a line for dp_explain. planning_seconds: comparisons of plans ignore this time.
-    parts: for ranges, the parts that recover the answers, with measurements in turn. Empty for marginals.
+    parts: for ranges, the parts that recover the answers, in the order of measurements. Empty for marginals.
     """
 
     strategy: str
@@ -98,7 +98,7 @@ def plan_of_parts(
 
 
 def marginal_query(attributes: tuple[int, ...], sizes: tuple[int, ...]) -> KroneckerQuery:
-    """Returns the query for every cell of the marginal on `attributes`. sizes: of all attributes of the domain."""
+    """Returns the query for every cell of the marginal on `attributes`. sizes: of all attributes in the domain."""
     return KroneckerQuery(attributes, tuple(IdentityFactor(sizes[attribute]) for attribute in attributes))
 
 

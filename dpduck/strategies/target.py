@@ -30,8 +30,8 @@ def price_for(target: float, noise: NoiseKind, plan_at: Callable[[Fraction], Pre
     """Returns a price at which no standard error exceeds `target`: epsilon (Laplace) or rho (Gaussian), to six digits.
 
     plan_at: returns the plan at a price. Errors of continuous noise fall as 1/epsilon or rho^(-1/2), and discrete noise
-    has less variance, so the price that follows suffices. If plans come from no search (searched is False), lower
-    prices are tried too. The result is then within a thousandth of the least price.
+    has less variance, so a price from the law of continuous noise suffices. If plans come from no search (searched is
+    False), lower prices are tried too. The result is then within a thousandth of the least price.
     """
     fine = plan_at(FINE).worst_stderr
     ratio = Fraction(fine / target * (1 + 1e-9))
@@ -57,7 +57,7 @@ def round_up(amount: Fraction) -> Fraction:
 
 
 def raise_price(amount: Fraction, excess: float, noise: NoiseKind) -> Fraction:
-    """Returns a higher price for a plan that had `excess` times the target error, as a repeated search may."""
+    """Returns a higher price if the plan, perhaps of a repeated search, had `excess` times the target error."""
     ratio = Fraction(max(excess, 1.0) * (1 + 1e-4))
     return round_up(amount * (ratio if noise is NoiseKind.LAPLACE else ratio * ratio))
 

@@ -54,7 +54,7 @@ def component_precisions(lattice: Lattice, measurements: Sequence[Measurement], 
 
 
 def _family_precisions(lattice: Lattice, family: FamilyMeasurements, noise: NoiseKind) -> FloatArray:
-    """Returns every d_U from a family of measurements: a transform for sets in the lattice, a pass per other set."""
+    """Returns every d_U from a family of measurements. It takes a transform for lattice sets, a pass for each other."""
     distinct = [max(noise_variance(noise, parameter), LEAST_VARIANCE) for parameter in family.parameters.distinct]
     variances = np.array(distinct)[family.parameters.which]
     numbers = np.array([lattice.numbers.get(members, -1) for members in family.attribute_sets], dtype=np.intp)
@@ -136,7 +136,7 @@ def direct_sources(
 ) -> tuple[tuple[int, ...], tuple[float, ...]]:
     """Returns the number of the measured table that answers each marginal, and the variance of an answered cell.
 
-    The table is the marginal's own if it was measured, else the best table with all its attributes, which must exist.
+    The table is the marginal's own if it was measured, else the best one with all its attributes. One must exist.
     """
     tables = [measurement.query.attributes for measurement in measurements]
     variances = [noise_variance(noise, measurement.parameter) for measurement in measurements]

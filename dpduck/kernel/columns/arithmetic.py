@@ -24,12 +24,13 @@ from dpduck.kernel.columns.whole_numbers import Cut, WholeNumber, bigint_sql, in
 from dpduck.values.sqltypes import decimal_name, sql_type
 
 MOST_DIGITS, FAST_DIGITS = 38, 18
-"""Most digits of a DECIMAL, and of a DECIMAL in 64 bits. Beyond 64 bits, DuckDB multiplies with a check that can raise,
-unless an operand is wider itself. For a longer decimal, DuckDB 2.0 raises on the least value that storage can hold."""
+"""Most digits of a DECIMAL, and of a DECIMAL in 64 bits. If a product needs more than 64 bits, DuckDB multiplies with a
+check that can raise, unless an operand itself has more. For a decimal of more than 64 bits, DuckDB 2.0 raises on the
+least value that storage can hold."""
 
 
 class Number(Expression):
-    """DECIMAL(digits, scale) of one row. Each class defines `places` and `write`."""
+    """A DECIMAL(digits, scale) that is computed from one row. Each subclass defines `places` and `write`."""
 
     @cached_property
     @abstractmethod
@@ -49,7 +50,7 @@ class Number(Expression):
         return self.whole + self.scale
 
     def units(self, cuts: Sequence[Cut]) -> WholeNumber | None:
-        """Returns the number as a BIGINT over columns of prepared rows (`cuts`), None if it cannot be computed so."""
+        """Returns the number as a BIGINT over `cuts`, columns of prepared rows. None if they cannot give the number."""
         return None
 
     def widen(self, digits: int, scale: int, names: Names) -> str:
@@ -222,7 +223,7 @@ class CaseNumber(Number):
 
 @dataclass(frozen=True)
 class Clamped(Number):
-    """A column that is clamped to two constants. Its type has no more digits before the point than they have."""
+    """A column that is clamped to two constants. Its type has no more digits before the point than the constants."""
 
     column: StoredNumber
     low: Literal
@@ -281,12 +282,12 @@ class Double(Expression):
 
     @property
     def is_narrow(self) -> bool:
-        """Tells whether this is a column to cast directly, no wide decimal: DuckDB 2.0 raises for the least one."""
+        """Tells whether this is a column that can be cast directly. DuckDB 2.0 raises on the least wide decimal."""
         narrow = isinstance(self.number, RelationColumn) or self.number.digits <= FAST_DIGITS
         return self.column is not None and (narrow or sql_type(self.columns[0].type_name).is_integer)
 
     def computation(self, cuts: Sequence[Cut]) -> Computed:
-        """Writes the number over clamped columns of prepared rows if these suffice, otherwise over stored columns."""
+        """Writes the number over the clamped columns of prepared rows if possible, otherwise over stored columns."""
         units = self.number.units(cuts) if isinstance(self.number, Number) else None
         double = None if units is None else units.double
         return Computed(self.sql) if units is None or double is None else Computed(double, units.reach)

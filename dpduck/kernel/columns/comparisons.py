@@ -26,7 +26,8 @@ from dpduck.values.sqltypes import SqlType, sql_type
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}:\d{2}(\.\d{6}|\.\d{3})?)?", re.ASCII)
 _NUMBER = re.compile(r"\d+(\.\d+)?", re.ASCII)
 LONGEST_INTEGER, LONGEST_NUMBER, LONGEST_PATTERN = 9, 16, 100
-"""Most digits of a constant beside an integer or a floating number, and most characters of a pattern with quotes."""
+"""Most digits of a constant, beside an integer and beside a floating number, and most characters of a quoted pattern.
+"""
 
 JOINING, OF_NULLS = ("=", "<", ">", "<=", ">="), ("IS DISTINCT FROM", "IS NOT DISTINCT FROM")
 SIGNS = (*JOINING, "<>", *OF_NULLS)
@@ -110,7 +111,7 @@ class RowCondition(Expression):
 
 
 def require_conditions(conditions: tuple[Expression, ...]) -> None:
-    """Refuses no conditions at all, conditions that are not plain, and trees that may not get one more level."""
+    """Refuses an empty list, conditions that are not plain, and trees so high that one more level is too much."""
     require(bool(conditions) and all(isinstance(node, RowCondition | Own) and node.plain for node in conditions))
     require(all(node.height < MOST_HEIGHT for node in conditions))
 
@@ -158,7 +159,7 @@ class Comparison(RowCondition):
 
     @property
     def is_join(self) -> bool:
-        """Tells whether the comparison is between columns of two relations. DuckDB never pushes it into a scan."""
+        """Tells whether columns of two relations are compared. DuckDB never pushes such a comparison into a scan."""
         two = isinstance(self.other, RelationColumn) and self.other.relation != self.column.relation
         return two and self.sign in JOINING
 
@@ -254,10 +255,10 @@ class Junction(RowCondition):
 
 @dataclass(frozen=True)
 class Coded(RowCondition):
-    """A condition that is evaluated on the codes of prepared rows. `test` is the condition on codes.
+    """A condition that prepared rows evaluate on their codes: `test`.
 
-    outside: condition for rows with a value that has no code, None if there are none. `written` is evaluated on these
-    rows.
+    outside: condition that a row has a value without a code, None if no row has one. `written`, the condition on
+    values, is evaluated on these rows.
     """
 
     written: Expression

@@ -95,7 +95,7 @@ def nodes_inside(expression: Expression) -> list[Expression]:
 
 
 def nodes_of(expression: Expression) -> Iterator[tuple[Expression, int]]:
-    """Yields a node and all nodes below it, each with its depth. A loop, as recursion could run too deep."""
+    """Yields a node and all nodes below it, each with its depth. It is a loop, since recursion could run too deep."""
     left = [(expression, 1)]
     while left:
         node, level = left.pop()

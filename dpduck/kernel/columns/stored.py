@@ -56,7 +56,7 @@ LONGEST_JOINED = 4096
 
 
 def fits_sql(value: str, type_name: str, longest: int) -> str:
-    """Writes a condition that leaves out rows with a value of too many bytes, "" for types without such a length."""
+    """Writes a condition that leaves out rows with a value of too many bytes, "" for types that are never so long."""
     length = sql_type(type_name).length_function
     return f"({value} IS NULL OR {length}({value}) <= {longest})" if length else ""
 
@@ -67,7 +67,7 @@ rows hold its SHA-256. Beyond the second limit, they have no unit."""
 
 
 def shorten_sql(value: str, type_name: str) -> str:
-    """Writes a privacy unit in at most 65 bytes: equal for equal units alone, apart from collisions of SHA-256.
+    """Writes a privacy unit in at most 65 bytes. Only equal units give equal bytes, apart from collisions of SHA-256.
 
     DuckDB holds the unit in each row, and joins make many rows of one. So one long name could fill the memory. A digest
     has 65 bytes, and so equals no unit that is held as it is.

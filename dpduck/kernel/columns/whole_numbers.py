@@ -54,7 +54,7 @@ class WholeNumber:
         return Fraction(self.bound, 10**self.scale)
 
     def at(self, scale: int) -> WholeNumber | None:
-        """Returns the number in smaller units, None if that could overflow."""
+        """Returns the number in smaller units, of 10^-scale. None if that could overflow."""
         factor = 10 ** (scale - self.scale)
         if factor == 1:
             return self

@@ -46,7 +46,7 @@ def row_columns(aggregates: Sequence[Contribution]) -> dict[str, str]:
 
 
 def steps_sql(aggregates: Sequence[Contribution], rows_sql: str, others: Sequence[str]) -> str:
-    """Writes the rows with their values in steps, or leaves them as they are if there are no values and no flags."""
+    """Writes the rows with their values in steps, or leaves the rows as they are without values and flags."""
     columns = [
         f"{steps(aggregate, value(number))} AS {value(number)}"
         for number, aggregate in enumerate(aggregates)
@@ -71,7 +71,7 @@ def clamp_columns(aggregates: Sequence[Contribution]) -> list[str]:
 
 
 def bounds_of_steps(aggregate: Contribution) -> tuple[int, int]:
-    """Returns the bounds of a row's number of steps. With bounds by group, clamp_sql clamps a unit's sum of them."""
+    """Returns the bounds of a row's number of steps. With bounds by group, clamp_sql clamps a unit's sum of steps."""
     return (-LARGEST_BOUND, LARGEST_BOUND) if aggregate.per_group else (0, aggregate.steps)
 
 

@@ -85,7 +85,7 @@ class JobReading:
 def count_exactly(
     cursor: duckdb.DuckDBPyConnection, job: CountingJob, bounding_key: bytes, workers: Workers | None = None
 ) -> ExactCounts:
-    """Returns exact counts of `job`. Its only error has one fixed text. workers: None starts own processes."""
+    """Returns exact counts of `job`. Its only error has one fixed text. workers: None starts new processes."""
     grouped = group_first(job)
     reading = read_job(grouped or job)
     if grouped is not None:
@@ -335,7 +335,7 @@ def _stage(reading: JobReading, rows: str, crowds: Crowds | None = None) -> str:
 
 
 def unit_facts(reading: JobReading) -> BoundingFacts:
-    """Returns the facts about the units of a job's rows, weaker if some rows are left out or a key has no code."""
+    """Returns facts about the units of a job's rows. They are weaker if rows are left out or a key has no code."""
     job, scan, worker = reading.job, reading.scan, reading.division.has_work
     joined, coded = bool(job.source.joins), not job.selected and job.digest is None
     # conditions are expected to leave few of many rows, and holding these is faster than a second join
@@ -420,7 +420,7 @@ def rows_of(reading: JobReading) -> str:
     """Writes rows of integers. If a worker computes a column, the rows have the inputs of that column in its place.
 
     Packed keys make rows narrow, which saves time if rows are sorted or sent. Rows outside a domain are then dropped
-    before bounding. Without bounding, to pack several keys would be slower than DuckDB's own GROUP BY.
+    before bounding. Without bounding, packing several keys would be slower than DuckDB's own GROUP BY.
     """
     job, scan, division = reading.job, reading.scan, reading.division
     cells = {_cell(number): key.group_sql for number, key in enumerate(reading.keys)}
@@ -502,7 +502,7 @@ def _cell(number: int) -> str:
 
 
 def _inside(readings: Sequence[KeyReading], exactly: bool) -> list[str]:
-    """Lists conditions of rows inside the domains. If not `exactly`, other rows may pass: their groups are dropped."""
+    """Lists conditions of rows inside the domains. Unless `exactly`, other rows may pass: their groups are dropped."""
     conditions = [condition for reading in readings for condition in reading.filters]
     return [*conditions, *(reading.guard for reading in readings if reading.guard)] if exactly else conditions
 
@@ -577,7 +577,7 @@ def _exact_counts(job: CountingJob, keys: Sequence[Column], counts: NDArray[np.i
 
 
 def _all_inside(columns: Sequence[Column]) -> NDArray[np.bool_] | None:
-    """Marks the combinations without a negative code, which means a dropped one. None: no combination is dropped."""
+    """Marks the combinations that are kept: those without a negative code. None: all combinations are kept."""
     dropping = [codes < 0 for codes in columns if codes.dtype.kind == "i" and codes.size and codes.min() < 0]
     return ~np.logical_or.reduce(dropping) if dropping else None
 

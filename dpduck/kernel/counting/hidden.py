@@ -28,9 +28,9 @@ class Hidden:
 class ExactCounts(Hidden):
     """Sparse exact counts by released attributes. They are opaque, because even their number is private.
 
-    _exact_coordinates: one row of codes per attribute, one column per occupied combination (may repeat).
+    _exact_coordinates: one row of codes per attribute, one or more columns per occupied combination.
     _exact_counts: one row per table of integers, an aggregate's tables next to each other. They wrap at 64 bits. Both
-        are 64-bit integers whatever the rows hold, so no row can make arithmetic on them fail or round.
+    arrays are 64-bit integers whatever the rows hold, so no row can make arithmetic on them fail or round.
     _sizes: sizes of the attributes. _unit_bounds: for each table, a unit's bound over all tables of its aggregate.
     _exact_answers: results that queries computed once (queries/families.py), as hidden as the counts.
     """

@@ -61,20 +61,20 @@ class CountingJob:
     copies: without a unit, the most rows that joins with public tables may turn one row into.
     place: place that holds the rows. Joins never repeat a row of a prepared table.
     periods: for units by period, the periods of the rows that are read. A unit is one person's rows of one period.
-    levels: if above 0, units are counted in place of rows, each at one level: the number of powers of two from 1 to
-        2^(levels - 1) below the unit's squared L2 norm. There is one aggregate.
-    spread: with levels, the most that a unit counts. It counts as often as its L2 norm fits into its L1 norm, at least
-        once.
+    levels: if above 0, units are counted in place of rows, each at one level. The level is the number of powers of two
+    from 1 to 2^(levels - 1) below the unit's squared L2 norm. The job has one aggregate.
+    spread: with levels, the most times that a unit is counted. It is counted as often as its L2 norm fits into its L1
+    norm, and at least once.
     groups: C, the most cells of all keys in which a unit's rows are kept, 0 for any number.
     selected: whether groups are private until they are published. Then each group comes with its number of units, and
         each aggregate has one table. The attributes are the keys with a public domain.
     texts: the other keys of selected groups, as VARCHAR.
     digest: the only key, of an unbounded universe, as one canonical text. Rows with a NULL digest are dropped.
-    cell_key: columns of a unique key of the stored table: the unit's column, and columns of `keys`. () for none. Then
-        no two rows of a unit are in one cell. The door checks before the charge that the table has this key.
+    cell_key: columns of a unique key of the stored table: the unit's column, and columns of `keys`. With such a key, no
+    two rows of a unit are in one cell. () for none. The door checks before the charge that the table has this key.
     together: whether norms and levels are of a unit's sum over all cells. Then there are no attributes.
-    beside: aggregates of this job and of other jobs over the same rows, without norms. Rows are added up once for these
-        jobs (unit_cells.py). (): this job is counted alone.
+    beside: aggregates of this job and of other jobs over the same rows, without norms. Rows are added up once for all
+    these jobs (unit_cells.py). () if this job is counted alone.
     """
 
     source: Source
@@ -172,13 +172,13 @@ class CountingJob:
 
     @property
     def _has_groups(self) -> bool:
-        """Tells whether `groups` can limit the cells of a unit: attributes tell the cells apart, nothing is weighed."""
+        """Tells whether `groups` can limit a unit's cells: attributes tell cells apart, and no unit has a weight."""
         plain = not self.levels and not any(aggregate.norm for aggregate in self.aggregates)
         return self.groups > 0 and plain and self.unit is not None and bool(self.keys) and self.tells_keys_apart
 
     @property
     def _has_cell_key(self) -> bool:
-        """Tells whether cell_key proves that a unit has one row in a cell: all its columns are equal in such rows."""
+        """Tells whether cell_key proves that a unit has one row in a cell: such rows are equal in all its columns."""
         source = self.source
         if self.place != LIVE or source.joins or not isinstance(source.first, Stored):
             return False
@@ -242,7 +242,7 @@ class CountingJob:
         return min(self.groups, self.max_rows) if self.unit is not None else self.copies
 
     def norms_beside(self, merged: bool) -> tuple[Norms, ...]:
-        """Returns each aggregate's norms by selected group. merged: whether one number may get all rows of a unit."""
+        """Returns each aggregate's norms over selected groups. merged: whether one number may add all a unit's rows."""
         rows, groups, norms = self.row_bound, self.group_bound, list[Norms]()
         for aggregate in self.aggregates:
             l1 = aggregate.unit_bound(rows, groups)
@@ -252,7 +252,7 @@ class CountingJob:
 
     @property
     def merges(self) -> bool:
-        """Tells whether norms or levels of units are computed over cells of attributes that some key values share."""
+        """Tells whether norms or levels of units are computed over cells that several key values share."""
         weighed = self.levels > 0 or any(aggregate.norm for aggregate in self.aggregates)
         return weighed and not self.together and not self.tells_keys_apart
 
@@ -285,7 +285,7 @@ def _by_keys(join: Join) -> bool:
 
 
 def _is_key(condition: Expression, key: RelationColumn) -> bool:
-    """Tells whether a condition equates a key, and equal keys are one group, as a limit by key needs."""
+    """Tells whether a condition equates a key with a value so that equal keys are one group, as a limit needs."""
     # 1 equals '1' and '01', two groups of texts. Equal values of one type are one group (test_rows.py).
     kind = sql_type(key.type_name)
     if isinstance(condition, Lookup):

@@ -42,7 +42,7 @@ from dpduck.kernel.worker.workers import Workers
 from dpduck.values.privacy import ZERO
 
 WIDE = 1 << 46
-"""Largest B, the most that a unit adds to a sum. Above it, each count reads the rows by itself, with loss.LONGEST."""
+"""Largest B, the most that a unit adds to a sum. Above it, a count reads the rows by itself, capped at loss.LONGEST."""
 
 CELLS, SUMS = "temp.main.dpduck_unit_cells", "temp.main.dpduck_unit_sums"
 """Names of the two tables: by unit and cell, and by unit. A cursor counts for one statement at a time."""
@@ -189,7 +189,7 @@ def _part_columns(part: Contribution, number: int) -> list[str]:
 
 
 def _own_columns(job: CountingJob) -> Mapping[str, str]:
-    """Writes the columns of loss.unit_columns for a job, by name. Counts use the number of rows, others of values."""
+    """Writes a job's columns for loss.unit_columns, by name. Counts use numbers of rows, others numbers of values."""
     rows, columns = _rows_of(job), dict[str, str]()
     for number, agg in enumerate(job.aggregates):
         place = _place(agg, rows)

@@ -32,7 +32,7 @@ UNBOUNDED = Fraction(1)
 
 @dataclass
 class PeriodSums:
-    """Spending of a unit by periods. charges: sums by charged run of periods. person: a person's sum, as above."""
+    """Spending of a unit by periods. charges: sums by charged run of periods. person: sum of for_person."""
 
     charges: dict[Periods, Charge] = field(default_factory=dict)
     person: Charge = NOTHING

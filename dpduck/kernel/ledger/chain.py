@@ -39,7 +39,7 @@ _ATTEMPTS = 100  # several ledgers on one store in one process may try to write 
 
 @dataclass(frozen=True)
 class _Seen:
-    """The outside counters after this ledger's last write. found: their texts. last_id, begun: their decoded values."""
+    """The outside counters after this ledger's last write. found: the texts. last_id, begun: decoded values."""
 
     found: PositionTexts | None
     last_id: int
@@ -64,7 +64,7 @@ class LedgerChain:
         self._chain_key = require_secret(secrets, CHAIN_KEY)
 
     def begin(self, *, lost: bool = False) -> None:
-        """Makes the tables of a new store. lost: whether to do so even if its secrets say that it had entries once."""
+        """Makes the tables of a new store. lost: whether to make them even if the secrets say that entries existed."""
         if self._table.store_id() is None:
             if not lost:
                 self._outside.require_same(self._outside.read_text(), self.state)
@@ -138,7 +138,7 @@ class LedgerChain:
         raise _crowding_error()
 
     def _count_on(self, row: LedgerRow) -> None:
-        """Adds the committed row to the state, and moves the outside counters on from `settle`."""
+        """Adds the committed row to the state, and moves the outside counters on from where `settle` left them."""
         # No other row can have its number, so it is not read again, unless another ledger moved the counters.
         before = self._seen
         self._absorb(self.state, [row])
@@ -147,7 +147,7 @@ class LedgerChain:
             self.settle()
 
     def adopt(self, principal: str, statement: str) -> None:
-        """Charges each unit what the outside counters have beyond this chain, and moves the counters to its end."""
+        """Charges each unit the excess of the outside counters over this chain, and moves the counters to its end."""
         texts = self._outside.read_text()
         sums = self._outside.spent(texts)
         self._table.append(self.row("", "", NOTHING, principal, statement, "adopted an older copy"))

@@ -38,7 +38,7 @@ _COPY = (
 
 @dataclass(frozen=True)
 class ChainEnd:
-    """End of the chain: number and hash of the last entry. spent, begun: sums by unit, and unanswered charges then."""
+    """End of the chain: last entry's number and hash. spent: sums by unit. begun: charges then without an answer."""
 
     counter: int
     head: str

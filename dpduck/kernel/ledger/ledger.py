@@ -136,7 +136,7 @@ class Ledger:
             return dict(self._chain.state.budgets)
 
     def spent(self, unit_key: str, principal: str | None = None, within: Periods | None = None) -> Charge:
-        """Returns a unit's spent sum, or that of its period with most, in `within`. No epsilon if a charge has none."""
+        """Returns a unit's spent sum, for periods the largest in `within`. It has no epsilon if a charge has none."""
         with self._lock:
             self._chain.read_on()
             return self._chain.state.of(unit_key, principal, within)
@@ -221,7 +221,7 @@ class Ledger:
     def end(self, entry_id: int, size: int = 0) -> None:
         """Records outside the store that a charge is answered, before the answer is seen. Raises if it was answered.
 
-        size: bytes of the answer. If the disk has no room for them, it raises, and the charge has no answer yet.
+        size: bytes of the answer. If the disk has no room for these, this raises, and the charge has no answer yet.
         """
 
         def strike_off(begun: Begun) -> Begun:
@@ -277,7 +277,7 @@ def _still_begun(begun: Begun, entry_id: int) -> int:
 def _assemble(
     open_cursor: OpenCursor, store: str, secrets_path: Path | None, witness_directory: Path | None, steps: Steps
 ) -> tuple[LedgerChain, Secrets]:
-    """Opens the ledger's tables, and opens or makes the secrets. Verifies only that they belong together."""
+    """Opens the ledger's tables, and opens or makes the secrets. Verifies only that both belong together."""
     table = LedgerTable(open_cursor, store)
     store_id = table.store_id()
     secrets: Secrets

@@ -36,7 +36,7 @@ class Secrets(Protocol):
     def save(self, name: str, value: bytes) -> None: ...
 
     def replace(self, name: str, expected: bytes | None, value: bytes) -> bool:
-        """Puts the value if the present one is `expected` (None: absent), on disk. Returns whether it did."""
+        """Stores the value on disk if the present value is `expected` (None: absent). Returns whether it was stored."""
         ...
 
 
@@ -153,7 +153,7 @@ class SecretsFile:
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        """Yields a connection. A commit returns when it is on disk (synchronous = EXTRA: its directory, too)."""
+        """Yields a connection. A commit returns when file and directory are on disk (synchronous = EXTRA)."""
         try:
             uri = f"{self._path.absolute().as_uri()}?mode=rw"  # never creates: creation sets the permissions
             with closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=300)) as connection:

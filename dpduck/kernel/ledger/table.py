@@ -75,7 +75,7 @@ class LedgerTable:
                 yield from map(LedgerRow._make, batch)
 
     def rows_from(self, first_id: int) -> Iterator[LedgerRow]:
-        """Yields every row from this id on, in order. Few are new after the first read, and are sorted here."""
+        """Yields every row from this id on, in order. After the first read few are new, and Python sorts them."""
         if first_id:
             yield from sorted(self.rows(f"WHERE id >= {int(first_id)}", in_order=False), key=lambda row: row.id)
         else:

@@ -26,7 +26,8 @@ SLACK = 2.0**-30
 """Relative slack of the distribution function in floats (see `_in_floats`)."""
 
 Probability = Callable[[int], Bounds]
-"""Function from bits to bounds on the probability, with that relative precision unless the probability is tiny."""
+"""Function from a number of bits to bounds on the probability. Unless the probability is tiny, the bounds have that
+many bits of relative precision."""
 
 
 def binomial(trials: int, probability: Probability, entropy: Entropy) -> int:

@@ -40,7 +40,7 @@ def exponential_choice(scores: IntegerArray, rate: Fraction, entropy: Entropy) -
 
 
 def permute_and_flip(scores: IntegerArray, rate: Fraction, entropy: Entropy) -> int:
-    """Returns the first candidate, in a uniform order, with heads. Heads have probability exp(-rate (best - score))."""
+    """Flips the candidates' coins in a uniform order. Returns the first with heads: P = exp(-rate (best - score))."""
     gaps = _gaps(scores)
     order = uniform_order(len(gaps), entropy)
     return int(order[np.argmax(flips(gaps[order], rate, entropy))])  # the best candidate's coin always shows heads

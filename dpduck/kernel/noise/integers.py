@@ -51,7 +51,7 @@ def sample(table: NoiseTable, count: int, entropy: Entropy) -> NDArray[np.int64]
 
 
 def _candidates(table: NoiseTable, count: int, entropy: Entropy) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-    """Draws candidates, shape (count,). Returns them, and the positions of rejected ones, which must be drawn again."""
+    """Draws candidates, shape (count,). Returns also the positions of rejected ones, which are drawn again."""
     codes = _codes(table, count, entropy)
     if table.shift == 0:
         return codes, np.empty(0, dtype=np.intp)
@@ -261,7 +261,7 @@ def _rest(law: DiscreteLaw, width: int, blocks: int, precision: int) -> Interval
 
 @lru_cache(maxsize=128)
 def noise_table(law: DiscreteLaw, shift: int) -> NoiseTable:
-    """Computes the table of a law, which depends on rationals alone. Cached: it takes about 2 ms, and 0.2 MB."""
+    """Computes a law's table, which depends on rationals alone. It is cached: it takes 2 ms, and has 0.2 MB."""
     thresholds = np.array(_floors(law, shift), dtype=np.uint64)
     codes = np.array([code_of(part, shift) for part in range(len(thresholds))], dtype=np.int64)
     # The 16-bit cell c holds the draws [c, c + 1) * 2**48. All of them are in part i = #{T : T < c * 2**48} unless a

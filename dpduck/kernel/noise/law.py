@@ -13,7 +13,8 @@ from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.privacy import Charge
 
 SMALL = 4.0
-"""The sigma^2 below which the variance is summed. Above, it differs from sigma^2 by less than 1e-30 of sigma^2."""
+"""The sigma^2 below which the variance is summed. Beyond it, variance and sigma^2 differ by less than 1e-30 of sigma^2.
+"""
 
 
 class NoiseKind(Enum):

@@ -127,7 +127,7 @@ def _exponential(scale: Fraction, power: int, precision: int) -> Bounds:
 
 
 def geometric(scale: Fraction, count: int, entropy: Entropy) -> IntegerArray:
-    """Draws independent j with P(j) = (1 - a) a^j: j and -j - 1 of discrete Laplace noise weigh a^j (1 + a)."""
+    """Draws independent j with P(j) = (1 - a) a^j: j and -j - 1 of Laplace noise together weigh a^j (1 + a)."""
     draws = discrete_laplace(scale, count, entropy)
     return np.where(draws < 0, ~draws, draws)
 

@@ -19,14 +19,14 @@ from dpduck.values.errors import InternalError
 from dpduck.values.sqltypes import integer_name, sql_type
 
 UNITS, STEPS = "dpduck_units_{}", "dpduck_steps_{}"
-"""Names of both copies in prepared rows, by the number of the CLAMP."""
+"""Names of a column's two clamped copies in prepared rows, in units and in steps, by the number of the CLAMP."""
 
 MOST_SCALE, MOST_UNITS = 6, 1 << 31
 
 
 @dataclass(frozen=True)
 class ClampedColumn:
-    """A column of a private table with the CLAMP that its prepared rows were written with, in decimal texts."""
+    """A column of a private table. Its prepared rows have this CLAMP, in decimal texts."""
 
     name: str
     type_name: str
@@ -46,7 +46,7 @@ class ClampedColumn:
 
     @property
     def alike(self) -> bool:
-        """Tells whether both copies would be equal, since a step is one unit and the lower bound is 0."""
+        """Tells whether the copies in units and in steps are equal: a step is one unit, and the lower bound is 0."""
         return Fraction(self.low) == 0 and Fraction(self.step) == Fraction(1, 10**self.scale)
 
     def clamped_columns(self, number: int, column: RelationColumn) -> Cut:

@@ -32,7 +32,7 @@ Carry = Callable[[Order], Iterable[pa.Table]]
 
 @dataclass(frozen=True)
 class EngineRows(LiveRows):
-    """Rows in an engine, as the counts of one statement see it.
+    """Rows in an engine, for the counts of one statement.
 
     tables: the tables that orders name, private ones first. carry: function that carries out an order over rows of
     whole privacy units, each unit in one task. Its errors may quote data. packed: whether the engine stores each unit's
@@ -51,7 +51,7 @@ class EngineRows(LiveRows):
 
 @dataclass(frozen=True)
 class EnginePlace(RowPlace):
-    """Place of one statement with tables of an engine. open: checks these tables again, and reads the public tables."""
+    """Place of one statement with tables of an engine. open: function that checks them again, and reads public ones."""
 
     open: Callable[[duckdb.DuckDBPyConnection], EngineRows] = field(repr=False)
     moment: str = ""
@@ -67,9 +67,9 @@ class EnginePlace(RowPlace):
 
 @dataclass(frozen=True)
 class Parts:
-    """Writers of the SQL that counts an engine's rows part by part, each part in a task of its own.
+    """Functions that write the SQL to count an engine's rows part by part, each part in a task of its own.
 
-    made: rows with the columns of a cell. cut: two queries over these (stage.cut_sql). stage: counts (stage.stage_sql).
+    made: writes rows with a cell's columns. cut: writes two queries over these (stage.cut_sql). stage: writes counts.
     """
 
     made: Callable[[str], str]
@@ -129,7 +129,7 @@ def count_in_engine(
 def add_partials(
     cursor: duckdb.DuckDBPyConnection, nothing: pa.Table, tables: Iterable[pa.Table]
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection]]:
-    """Yields SQL of the totals of the tasks' sums, and a cursor that reads it. nothing: the sums of no rows."""
+    """Yields SQL of the totals of the tasks' sums, and a cursor that reads it. nothing: sums over no rows."""
     batches = chain.from_iterable(part.to_batches() for part in chain([nothing], tables))
     partial = pa.RecordBatchReader.from_batches(nothing.schema, batches)
     with reader.beside(cursor, PARTIALS, partial) as second:

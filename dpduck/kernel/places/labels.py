@@ -48,7 +48,7 @@ Ask = Callable[[Expression, Mapping[RelationColumn, CodedColumn]], list[bool]]
 
 
 def tells(domain: Domain, type_name: str) -> bool:
-    """Tells whether each code determines one value, except OTHER's. Codes of bins do not, nor does 0.0's (-0.0)."""
+    """Tells whether each code but OTHER's determines one value. A bin's code does not, nor that of 0.0 and -0.0."""
     if not isinstance(domain, ValueDomain) or domain.type_name != type_name:
         return False
     return sql_type(type_name).is_told_by_label
@@ -144,7 +144,7 @@ def evaluate_on_labels(
 
 
 def _labels_sql(columns: Mapping[RelationColumn, CodedColumn]) -> tuple[str, str, dict[str, object]]:
-    """Writes a FROM with each combination of labels once, and its number. Returns both, and the SQL parameters."""
+    """Writes a FROM with each combination of labels once, and its number. Returns also the SQL parameters."""
     parameters: dict[str, object] = {}
     tables, places = list[str](), list[tuple[Pieces, int]]()
     for alias, group in groupby(enumerate(columns.items()), key=lambda numbered: numbered[1][0].relation):

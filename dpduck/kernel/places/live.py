@@ -36,4 +36,4 @@ class LivePlace(RowPlace):
 
 
 LIVE_PLACE = LivePlace()
-"""The place that all tables share which are not prepared and not in an engine."""
+"""The place of all tables that are neither prepared nor in an engine."""

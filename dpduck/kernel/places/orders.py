@@ -42,8 +42,8 @@ TABLE, BUCKET, PARTIAL = "dpduck_table", "dpduck_bucket", "dpduck_partial"
 """An engine's names for the number of a row's table, the bucket of its unit, and the result of a task."""
 
 ALIKE, GROUPS, CROWDED = "dpduck_alike", 1 << 16, 1024
-"""Column that groups units by a hash, number of such groups, and rows up to which a group loses none. At least as many
-rows of a unit are kept in each part, so that fewer units need a sort."""
+"""Column that groups units by a hash, number of such groups, and rows up to which a group loses none. Each part keeps
+at least as many rows of a unit, so that fewer units need a sort."""
 
 _GIVEN, _PLACE = "dpduck_given", "dpduck_place"
 
@@ -67,9 +67,9 @@ class Order:
     """Work on rows of whole units. tables: private ones first, in the order in which rows are handed over.
 
     stage_sql: SQL from integers to sums, with parameters. passes: DuckDB's optimizer passes that are off. room: memory
-    that a worker must be sure to have (workers.least_room), so that it computes the same rows as here. before: order on
-    parts of the rows, with results that are the rows of this order. crowds: order that drops rows that cannot count.
-    key: key of the hash by which CROWD rows of a unit are kept in each table, None if all are kept.
+    that a worker must be sure to have (workers.least_room). With less, it might compute other rows than this process.
+    before: order on parts of the rows. Its results are the rows of this order. crowds: order that drops rows that
+    cannot count. key: key of the hash by which CROWD rows of a unit are kept in each table, None if all are kept.
     """
 
     tables: tuple[Sent, ...]
@@ -200,7 +200,7 @@ def _by_table(order: Order, given: pa.Table) -> list[pa.Table]:
 
 
 def cut_task(plain: Mapping[str, Any], given: Iterable[pa.RecordBatch], workers: Workers) -> Iterator[pa.RecordBatch]:
-    """Yields the first rows of each unit by an order's key. A few units at the limit wait for the next part."""
+    """Yields the first rows of each unit by an order's key. Rows of a few units at the limit wait for the next part."""
     order, waiting = order_from(plain), list[pa.Table]()
     for rows in parts(given):
         ready, waiting = _without_crowds(order, pa.concat_tables([*waiting, rows]))
@@ -221,7 +221,7 @@ def made_task(plain: Mapping[str, Any], given: Iterable[pa.RecordBatch], workers
 def _cut_crowds(order: Order, integers: pa.Table, workers: Workers) -> pa.Table:
     """Drops rows of integers that cannot count, for units of a part that may have very many rows.
 
-    Units with one value of ALIKE are counted together. If they have few rows in all, so has each unit.
+    Units with one value of ALIKE are counted together. If such a group has few rows, so has each of its units.
     """
     many = _many(integers.column(ALIKE), CROWDED + 1)
     if not len(many):
@@ -264,7 +264,7 @@ def parts(given: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _without_crowds(order: Order, rows: pa.Table) -> tuple[pa.Table, list[pa.Table]]:
-    """Returns the first rows of each unit, and separately those of units with CROWD rows, unless these are too many."""
+    """Returns each unit's first rows. Rows of units with CROWD rows come separately, unless they are too many."""
     (table,) = order.tables
     first = first_rows(order, table, rows)
     crowds = _many(first.column(unit_of(table)), CROWD)
@@ -289,5 +289,5 @@ def read_bytes(body: bytes | pa.Buffer) -> pa.Table:
 
 
 def column_name(table: int, column: int) -> str:
-    """Returns a column's name in the engine. It has numbers alone, so that no column has a meaning for the engine."""
+    """Returns a column's name in the engine. It consists of numbers, so it tells the engine nothing."""
     return f"dpduck_{table}_{column}"

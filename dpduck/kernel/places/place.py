@@ -28,7 +28,7 @@ class RowPlace(ABC):
 
     @abstractmethod
     def open_rows(self, cursor: duckdb.DuckDBPyConnection, workers: Workers) -> AbstractContextManager[Opened]:
-        """Yields a cursor that reads the rows, and a function that rewrites each job. cursor: read the public facts."""
+        """Yields a cursor that reads the rows, and a function that rewrites each job. cursor: it read public facts."""
 
     @abstractmethod
     def has_key(self, cursor: duckdb.DuckDBPyConnection, table: str, key: tuple[str, ...]) -> bool:

@@ -33,11 +33,11 @@ from dpduck.values.quoting import quote_identifier
 class PreparedTable:
     """A prepared copy of a private table.
 
-    sql: its name. codes: its DOMAIN columns, and cuts: its columns with a CLAMP, in the order of their numbers. unit:
-    the column that holds the unit of each row, of the type unit_type. None for PRIVACY UNIT ROW. own: whether the
+    sql: its name. codes: its DOMAIN columns. cuts: its columns with a CLAMP. Both are in the order of their numbers.
+    unit: the column that holds the unit of each row. unit_type: its type. None for PRIVACY UNIT ROW. own: whether the
     private table has that column. max_rows: MAX ROWS of its policy. together: for a unit of several columns, these
-    columns with their types. They are of the table itself, or of the last table that its references lead to. keys: keys
-    of several columns that the private table had when the copy was made.
+    columns with their types. They belong to the table itself, or to the last table that its references lead to. keys:
+    keys of several columns that the private table had when the copy was made.
     """
 
     sql: str
@@ -56,7 +56,7 @@ class PreparedTable:
         return None if self.unit is None else RelationColumn(alias, self.unit, self.unit_type)
 
     def codes_of(self, alias: str) -> list[tuple[str, RelationColumn, Domain]]:
-        """Lists its DOMAIN columns under an alias: the name of each, the column with its codes, and the domain."""
+        """Lists the DOMAIN columns under an alias. Each has its name, the column with its codes, and the domain."""
         listed = enumerate(self.codes)
         return [
             (name, RelationColumn(alias, CODE.format(n), code_type(domain)), domain) for n, (name, domain) in listed
@@ -72,8 +72,8 @@ Beside = Callable[
 class PreparedPlace(RowPlace):
     """Place of a statement's prepared tables. tables: prepared tables by the SQL names of the private tables.
 
-    beside: yields a cursor that reads them in a transaction, and the names of copies of public tables as the given
-    cursor sees these. note_failure: function for `doubt`.
+    beside: function that yields a cursor, which reads the tables in a transaction. It also yields the names of copies
+    of public tables, as the given cursor sees these tables. note_failure: function for `doubt`.
     """
 
     tables: Mapping[str, PreparedTable]
@@ -137,7 +137,7 @@ def over_prepared(
 
 @dataclass(frozen=True)
 class _Over:
-    """Replacements of tables. names: new names by old names. tables: prepared tables by old names. ask: see labels."""
+    """Replacements of tables. names: new by old names. tables: prepared tables by old names. ask: see labels.Ask."""
 
     names: Mapping[str, str]
     tables: Mapping[str, PreparedTable]
@@ -158,14 +158,14 @@ class _Level:
         self._coded: dict[Expression, Expression] = {}
 
     def unit_column(self, unit: Expression | None) -> Expression | None:
-        """Returns a unit over prepared rows. They hold it in a column, also if stored rows find it by references."""
+        """Returns a unit over prepared rows. These have a column for it, even if stored rows find it by references."""
         if not isinstance(unit, Referenced):
             return unit
         alias = unit.reference.relation
         return self.by_alias[alias].unit_of(alias)
 
     def key(self, key: GroupKey) -> GroupKey:
-        """Returns the key with the code column in place of its column, if a prepared table has that."""
+        """Returns the key with the code column in place of its column, if a prepared table has codes of it."""
         # NULL may be in the domain, but a row of NULLs from an outer join has no code: then the key stays
         column = key.value
         if self.adds_nulls or not isinstance(column, RelationColumn):
@@ -237,7 +237,7 @@ def _once(source: Source) -> bool:
 
 
 def _cuts(tables: Mapping[str, PreparedTable]) -> tuple[Cut, ...]:
-    """Returns the columns that prepared rows also hold clamped. A copy is NULL wherever its column is."""
+    """Returns the columns that have a clamped copy in prepared rows. A copy is NULL where its column is NULL."""
     return tuple(
         clamped.clamped_columns(number, RelationColumn(alias, clamped.name, clamped.type_name))
         for alias, table in tables.items()

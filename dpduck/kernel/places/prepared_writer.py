@@ -44,7 +44,7 @@ class Layout:
 
     from_sql: FROM of the private table as "r0", with a LEFT JOIN for each reference to its unit.
 
-    columns: names and types. content: SQL of the columns that the keyed order hashes. held: the unit of a row of
+    columns: names and types. content: SQL of the columns that the keyed order hashes. held: SQL of the unit over
     from_sql, None for PRIVACY UNIT ROW. unit: the unit's column in the prepared table. domains: by column. links:
     columns that hold a unit or a reference. cuts: columns with a CLAMP.
     """
@@ -131,10 +131,10 @@ def _sent_rows(layout: Layout) -> str:
 
 
 def _short(value: str, type_name: str, *, cut: bool) -> str:
-    """Writes a text with LONGEST_TEXT characters at most. Statements only compare longer texts by their start.
+    """Writes a text with LONGEST_TEXT characters at most. Statements compare longer texts by their start alone.
 
     A few long texts of one unit could fill a batch. A failure to prepare the table would then reveal them. cut: False
-    for a text that identifies a unit. It becomes NULL if it is longer.
+    for a text that identifies a unit. Such a text becomes NULL if it is too long.
     """
     if not sql_type(type_name).is_shortened:
         return value
@@ -163,7 +163,7 @@ def _rows_with_codes(layout: Layout, parameters: dict[str, object]) -> str:
 
 @dataclass(frozen=True)
 class _Told:
-    """A column of texts and its code, both in SQL. values: labels in the order of their codes. parameter: its name."""
+    """A column of texts and its code, both in SQL. values: labels by code. parameter: name of their SQL parameter."""
 
     name: str
     code: str
@@ -185,7 +185,7 @@ def _label_texts(layout: Layout) -> list[_Told]:
 
 
 def _units(layout: Layout) -> str:
-    """Writes SQL that numbers units: those inside of all domains first, then others, both from few rows to many."""
+    """Writes SQL that numbers units: first units inside all domains, then other units, each from few rows to many."""
     outside = " OR ".join(f"{code_name(number)} IS NULL" for number in range(len(layout.domains))) or "FALSE"
     counted = (
         f"SELECT {quote_column(layout.unit)} AS dpduck_of, count(*) AS dpduck_n, "
@@ -237,7 +237,7 @@ def _cut_columns(layout: Layout) -> Iterator[str]:
 
 
 def _rank_again(second: duckdb.DuckDBPyConnection, layout: Layout, table_sql: str) -> None:
-    """Marks units with different rows of one hash as open, since columns of a statement decide which one is kept."""
+    """Marks units as open if different rows have one hash: a statement's columns decide which of them is kept."""
     tied = f"SELECT DISTINCT {NUMBER} AS dpduck_n, {TIED} AS dpduck_r FROM {table_sql} WHERE {TIED} IS NOT NULL"
     alike = [_alike(name, type_name) for name, type_name in _columns_and_unit(layout)]
     reader.run(
@@ -256,7 +256,7 @@ def _rank_again(second: duckdb.DuckDBPyConnection, layout: Layout, table_sql: st
 
 
 def _alike(name: str, type_name: str) -> str:
-    """Writes an aggregate: whether a group's values are equal bit by bit. 0 and -0 are not, nor is any NaN."""
+    """Writes an aggregate that is true if a group's values are equal bit by bit, unlike 0 and -0, and none is NaN."""
     if sql_type(type_name).is_float:
         text = f"CAST({name} AS VARCHAR)"
         return f"NOT ifnull(bool_or(isnan({name})), FALSE) AND {_alike(text, '')}"
@@ -264,10 +264,10 @@ def _alike(name: str, type_name: str) -> str:
 
 
 def false_facts_sql(table_sql: str) -> str:
-    """Writes a count of the rows with a false fact about their unit, or with a wrong place. It must be 0.
+    """Writes a count of the rows with a false fact about their unit, or with a wrong place. The count must be 0.
 
-    All rows of a unit state the same facts. The n-th row in the order of places states at least n rows. Unless the unit
-    is open, its place is at least n, so at most m rows have places up to m. Rows without a unit state no fact.
+    All rows of a unit state the same facts. If rows are ordered by place, the n-th row states at least n rows. Unless
+    the unit is open, its place is at least n, so at most m rows have places up to m. Rows without a unit state no fact.
     """
     window = f"(PARTITION BY {NUMBER} ORDER BY {PLACE})"
     same = " AND ".join(f"{term} = lag({term}, 1, {term}) OVER {window}" for term in (ROWS_OF_UNIT, OPEN_ROWS))
@@ -286,6 +286,6 @@ def false_facts_sql(table_sql: str) -> str:
 
 
 def _columns_and_unit(layout: Layout) -> list[tuple[str, str]]:
-    """Returns the columns in SQL with their types, and PERSON if a column of the prepared table has the unit alone."""
+    """Returns the columns in SQL with their types. PERSON is one of them if a column holds nothing but the unit."""
     person = [(PERSON, layout.unit_type)] if quote_column(layout.unit) == PERSON else []
     return [*((quote_column(name), type_name) for name, type_name in layout.columns), *person]

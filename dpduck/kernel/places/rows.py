@@ -29,7 +29,7 @@ class LiveRows:
         return {ORDER: order}
 
     def bounding_facts(self, once: bool, keys: Sequence[Expression] | None) -> BoundingFacts:
-        """Returns what the columns of `ordering` say about units. once: whether rows can be read only once.
+        """Returns the facts about units in the columns of `ordering`. once: whether rows can be read only once.
 
         keys: expressions for which a row without a code is left out. None if rows may be left out for other reasons.
         """
@@ -44,7 +44,7 @@ LIVE = LiveRows()
 class NumberedRows(LiveRows):
     """Rows of a prepared table, each at most once, and SQL of facts that are stored in each row (prepared_writer.py).
 
-    rows_sql: number of rows of the row's unit. open_sql: number of those outside of some domain. order_sql: the row's
+    rows_sql: number of rows of the row's unit. open_sql: number of these rows outside some domain. order_sql: the row's
     number among the unit's rows in keyed order. repeats: whether a statement keeps fewer rows of a unit than MAX ROWS
     of its policy. Then most units are expected to have too many rows, and all rows are ranked.
     """

@@ -58,7 +58,7 @@ class Families:
 
 @dataclass(frozen=True, eq=False)
 class Guess:
-    """Public inputs of a choice: estimates of queries, penalties of candidates, and which candidates are allowed."""
+    """Public inputs of a choice: estimates of queries, penalties of candidates, and a mask of allowed candidates."""
 
     estimates: FloatArray
     penalties: FloatArray
@@ -146,7 +146,7 @@ class Marginal(Query[IntegerArray]):
 
 
 def family_answers(counts: Hidden, families: Families, scan: AskScan) -> tuple[IntegerArray, IntegerArray]:
-    """Returns the exact answers of all families in one array, and where each family starts. Computes both only once."""
+    """Returns the exact answers of all families in one array, and where each family starts. Both are computed once."""
     cells = cells_of(counts, scan)
     if families not in cells._exact_answers:
         marginals = exact_marginals(cells, 0, {family.attributes for family in families.families})
@@ -157,7 +157,7 @@ def family_answers(counts: Hidden, families: Families, scan: AskScan) -> tuple[I
 
 
 def _noisy(counts: Hidden, ask: Ask[IntegerArray], of: Families, number: int, whole: bool, by: Entropy) -> IntegerArray:
-    """Returns noisy answers, shape (queries,): to all queries of family `number` if `whole`, else to query `number`."""
+    """Returns noisy answers, shape (queries,): of all queries of family `number` if `whole`, else of query `number`."""
     exact, starts = family_answers(counts, of, ask.scan)
     first, last = (starts[number], starts[number + 1]) if whole else (number, number + 1)
     noisy = draw(ask.law, int(last - first), by)

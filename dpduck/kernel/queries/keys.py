@@ -59,9 +59,9 @@ SUMMED = 9e6
 
 @dataclass(frozen=True)
 class GroupBounds:
-    """Bounds of one privacy unit. groups: C, the number of groups with its rows. rows: the number of its rows.
+    """Bounds of one privacy unit. groups: C, the most groups with its rows. rows: the most rows.
 
-    per_group: k, its change of one group's number of units. total: the sum of such changes over its groups.
+    per_group: k, the most that it changes one group's number of units. total: the most that it changes all these.
     """
 
     groups: int
@@ -103,10 +103,10 @@ class Beside:
 class Threshold(Query[PublishedKeys]):
     """Groups with at least `least` units and a noisy count above least - 1 + k + excess, and their answers.
 
-    The ask's noise is for the count of units that selects groups. bounds: the scan's bounds. answers: the noise of the
-    other answers. aggregates: the number of aggregates. reused: numbers of aggregates that the selecting count answers.
-    other: whether each aggregate has a total of the suppressed groups. beside: one entry per aggregate, if any
-    aggregate is not a count. It is empty if all are counts of rows, which have the noise `answers`.
+    The ask's noise is added to each group's number of units, which selects groups (the selecting count). bounds: the
+    scan's bounds. answers: the noise of the other answers. aggregates: the number of aggregates. reused: numbers of
+    aggregates that the selecting count answers. other: whether each aggregate has a total of the suppressed groups.
+    beside: one entry per aggregate. It is empty if all aggregates are counts of rows, which have the noise `answers`.
 
     The price is the sum of the costs of the selecting count and of the answers, by their norms. The delta is the chance
     that new groups of one unit are published (key_delta).

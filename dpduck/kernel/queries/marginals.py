@@ -41,20 +41,20 @@ def require_cells(query: KroneckerQuery) -> None:
 
 
 def require_values(job: CountingJob, values: int) -> None:
-    """Refuses a query that was priced for another number of values than the last attribute of the job has."""
+    """Refuses a query that was priced for another number of values than the job's last attribute has."""
     if [last.size for last in job.attributes[-1:]] != [values]:
         raise InternalError("the asks and the counts disagree about the values; nothing was charged")
 
 
 def require_counts(job: CountingJob) -> None:
-    """Refuses sums: modulo 2^64 they have no distances and no maximum."""
+    """Refuses jobs with sums. Sums modulo 2^64 have no distances and no maximum."""
     aggregate = job.aggregates[0]
     if aggregate.value is not None and aggregate.form != "valued":
         raise InternalError("a choice by numbers that are no counts; nothing was charged")
 
 
 def by_value(counts: Hidden, scan: AskScan, query: KroneckerQuery, values: int) -> tuple[ExactCounts, int]:
-    """Returns counts by cell, and the position of the last attribute, which has `values` values and is not queried."""
+    """Returns counts by cell, and the last attribute's position. It has `values` values. The query leaves it out."""
     require_cells(query)
     cells = cells_of(counts, scan, [query])
     last = len(cells._sizes) - 1
@@ -78,7 +78,7 @@ def exact_marginals(
 def roll_up(
     table: IntegerArray, members: tuple[int, ...], wanted: Sequence[tuple[int, ...]], order: Sequence[int]
 ) -> dict[tuple[int, ...], IntegerArray]:
-    """Returns the wanted marginals of a table over `members`. They share sums. order: of the attributes to sum over."""
+    """Returns wanted marginals of a table over `members`. They share sums. order: attributes to sum over, in order."""
     if len(wanted) == 1:
         return {wanted[0]: table.sum(axis=tuple(axis for axis, item in enumerate(members) if item not in wanted[0]))}
     marginals: dict[tuple[int, ...], IntegerArray] = {}

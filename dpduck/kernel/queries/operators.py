@@ -44,7 +44,7 @@ class IdentityFactor:
 
 @dataclass(frozen=True)
 class CentredFactor:
-    """n I - 11': n times the residual of a value against the mean of its attribute. A column has n - 1 once, else -1.
+    """Matrix n I - 11': n times each value's residual from the mean. A column has n - 1 once, and -1 elsewhere.
 
     >>> CentredFactor(3).norms
     (4, 6, 2)
@@ -125,7 +125,7 @@ class MatrixFactor:
         return int((self.entries != 0).sum(axis=1).max()) <= 1
 
     def apply(self, tensor: IntegerArray, axis: int) -> IntegerArray:
-        """Multiplies along an axis. A dense matrix uses doubles if all sums are exact in them: this is much faster."""
+        """Multiplies along an axis. A dense matrix uses doubles, which are much faster, if all sums fit."""
         moved = np.moveaxis(tensor, axis, 0)
         flat, entries = np.ascontiguousarray(moved).reshape(self.size, -1), self.entries
         if isinstance(entries, np.ndarray):

@@ -21,9 +21,9 @@ Projected = tuple[Words, IntegerArray]
 
 @dataclass(frozen=True, eq=False)
 class Projection(Query[Projected]):
-    """Noisy sums of the rows' random signs, and the hash that gives each key a sign. A private row moves each sum by 1.
+    """Noisy sums of the rows' random signs, and the hash that gives each key a sign. A row moves each sum by 1.
 
-    rows: number of sums. words, independence: shape of the hash's coefficients. The hash is of a digest's higher half.
+    rows: number of sums. words, independence: shape of the hash's coefficients. The hash reads a digest's higher half.
     """
 
     rows: int

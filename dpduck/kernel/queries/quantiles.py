@@ -20,7 +20,7 @@ from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.privacy import Charge
 
 LARGEST_SIDE, LARGEST_LEAD = 10**4, 1 << 60
-"""Limits of a quantile's parameters, so that distances of as many as 2^40 rows fit 64 bits."""
+"""Limits of a quantile's parameters, so that distances fit 64 bits for up to 2^40 rows."""
 
 
 @dataclass(frozen=True, eq=False)

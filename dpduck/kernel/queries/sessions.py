@@ -41,8 +41,9 @@ class SparseVector(Query[bytes]):
     """Rounds of a session: questions are compared with a noisy threshold, and the first one over it is measured.
 
     The ask's noise belongs to the thresholds, and its `times` is the number of rounds. question, measured: the noise of
-    questions and of measurements, in units of 1/UNITS. The answer is the noise of all thresholds, for the secrets file
-    alone. A round costs the epsilons of both comparisons' noise, as one pure mechanism, and the measurement's price.
+    questions, and that of measurements, in units of 1/UNITS. The answer is the noise of all thresholds, for the secrets
+    file alone. A round costs the epsilons of both comparisons' noise, as one pure mechanism, and the measurement's
+    price.
     """
 
     question: Noise
@@ -69,7 +70,7 @@ class GateLaw:
     """Public parameters of a gate, in units of 1/UNITS of a row.
 
     updates: number of rounds. threshold: the allowed error of a hypothesis. threshold_scale, question_scale: scales of
-    the noises. parameter: variance or scale of a measurement. total_parameter: likewise for the total number of rows.
+    the noises. parameter: variance or scale of a measurement's noise. total_parameter: that of the number of rows.
     """
 
     updates: int
@@ -103,7 +104,7 @@ def one_sided(scale: Fraction, count: int, entropy: Entropy) -> NDArray[np.int64
 
 
 class Questions(Hidden):
-    """Hidden exact answers of questions. Each has fresh noise for one look, and noise for later measurements."""
+    """Hidden exact answers of questions. Each question has fresh noise for one look, and noise for measurements."""
 
     __slots__ = ("_exact", "_looked", "_measurements", "_noise")
 

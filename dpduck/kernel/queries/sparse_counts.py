@@ -26,7 +26,7 @@ class SparseCounts(Hidden):
 
 
 def sparse_counts(counts: ExactCounts, axes: Sequence[DyadicAxis | None], radix: MixedRadix) -> SparseCounts:
-    """Returns the first aggregate's counts by position in `radix`. axes: nodes of attributes, None to keep values."""
+    """Returns the first aggregate's counts by position in `radix`. axes: None keeps an attribute's values."""
     sizes = tuple(size if axis is None else axis.nodes for size, axis in zip(counts._sizes, axes, strict=True))
     if sizes != radix.sizes or any(axis and axis.size != size for size, axis in zip(counts._sizes, axes, strict=True)):
         raise InternalError("the summary and the counts disagree about the domain")

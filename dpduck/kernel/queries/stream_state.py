@@ -58,7 +58,7 @@ class StreamShape:
 
 @dataclass(frozen=True)
 class Version:
-    """One refresh's addition to the file. closed: number of periods so far. answers: by row, ask, table and cell."""
+    """Addition of one refresh to the file. closed: number of periods so far. answers: by row, ask, table and cell."""
 
     version: int
     closed: int
@@ -172,7 +172,7 @@ class StreamState(Hidden):
         return " ".join(str(int(column[0])) for sql in (kept_sql, counts) for column in self._columns(sql))
 
     def _merge(self) -> None:
-        """Merges the rows of each unit, if at least half of all rows are new, and there are FEW_KEPT or more."""
+        """Merges the rows of each unit, if FEW_KEPT or more rows exist and at least half are new."""
         # so a refresh reads at most twice as many rows as there are units, or FEW_KEPT, after any number of refreshes
         (merged,), (every,) = self._columns("SELECT count(*) FILTER (version = 0), count(*) FROM {}.main.kept")
         if int(every) >= max(2 * int(merged), FEW_KEPT):

@@ -65,7 +65,7 @@ StreamAsk = Ask[tuple[IntegerArray, ...]]
 
 
 def require_stream(asks: Sequence[StreamAsk], axis: int) -> tuple[CountingJob, MatrixFactor, int]:
-    """Returns a stream's job and matrix, and its first period's slot. Refuses asks that are no stream."""
+    """Returns a stream's job and matrix, and its first period's slot. Refuses asks that do not form a stream."""
     job, matrix = asks[0].scan.job, _over_time(asks[0], axis)
     if any(ask.scan.job is not job or _over_time(ask, axis) is not matrix for ask in asks):
         raise InternalError("asks of several streams")
@@ -147,7 +147,7 @@ def refresh_stream(
 def _measure_rows(
     counts: ExactCounts, asks: Sequence[StreamAsk], axis: int, part: MatrixFactor, entropy: Entropy
 ) -> IntegerArray:
-    """Returns the noisy answers of some rows of the strategy: a row for each, with every ask and each of its tables."""
+    """Returns noisy answers to some rows of the strategy. Each gives one row: all tables of all asks."""
     parts = []
     for tables, l1 in dict.fromkeys((ask.scan.tables, ask.scan.l1) for ask in asks):
         alike = [ask for ask in asks if (ask.scan.tables, ask.scan.l1) == (tables, l1)]
@@ -211,7 +211,7 @@ def _take_rows(
 
 
 def _narrow_to_slots(job: CountingJob, axis: int, slots: tuple[int, int]) -> CountingJob:
-    """Returns the job with two more filters, which keep only rows of the periods from slots[0] to slots[1]."""
+    """Returns the job with two more filters. They keep rows of the periods from slots[0] to slots[1]."""
     key = job.keys[job.attributes[axis].sources[0]]
     column = key.value
     if (

@@ -55,7 +55,7 @@ class SummaryPlan:
 
 @dataclass(frozen=True)
 class NoisySummary:
-    """Cells sorted by their positions, shape (words, rows), with noisy counts and priorities. layers: how many."""
+    """Cells sorted by position, shape (words, rows), with noisy counts and priorities. layers: number of layers."""
 
     positions: Positions
     counts: IntegerArray
@@ -65,7 +65,7 @@ class NoisySummary:
 
 @dataclass(frozen=True, eq=False)
 class Layers(Query[NoisySummary]):
-    """Noisy summary of the cells, or of the nodes that replace them, all with noise of the same law.
+    """Noisy summary of the cells, or of tree nodes in place of cells. All noise has the same law.
 
     `chosen` of the draw is a SummaryPlan. Its layers may be chosen after the charge: all layers depend on one noisy
     table and on chance alone. axes: for each attribute the nodes of its tree, or None to keep its values. A row adds 1

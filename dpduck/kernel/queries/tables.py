@@ -26,11 +26,12 @@ LARGEST_ROW_COUNT = 1 << 40  # answers about at most this many rows fit into 64 
 class Table(Query[Arrays]):
     """Linear integer query of every table of the scan. The answer has one array per table, of shape query.shape.
 
-    A unit adds l1 in all, so the answers move by l1 times the largest column norm of the operator: tables of one
-    aggregate cost as much as one. Answers about one cell each move by less in the L2 norm. A unit adds at most l1 in
-    all and `most` in one cell. So squares add up to at most l1 * most, times two norms of the operator. They also add
-    up to at most `squared` times its squared column norm. Neither bound holds for other operators, not even for
-    margins: a unit that is once in each of m cells moves their total by m.
+    A unit adds l1 in all, so the answers move by l1 times the largest column norm of the operator: all tables of one
+    aggregate together cost as much as one table. If each answer is about one cell, answers move by less in the L2 norm.
+    A unit adds at most l1 in all and `most` in one cell. So the squares of the moves add up to at most l1 * most, times
+    two norms of the operator. They also add up to at most `squared` times its squared column norm.
+    Neither bound holds for other operators, not even for margins: a unit with a row in each of m cells moves the total
+    by m.
     """
 
     query: KroneckerQuery
@@ -86,9 +87,9 @@ def with_noise(query: KroneckerQuery, marginal: IntegerArray, noise: Noise, entr
 class Present(Query[IntegerArray]):
     """Number of values of the scan's last attribute in each cell. values: the size of that attribute.
 
-    A value is present in a cell if some row has it. So m rows change at most m presences. A cell's answer is one of
-    0 .. values with and without a unit. So all cells together move by at most values times cells. Squares of the moves
-    add up to at most their sum times the largest move. Presences of finer cells do not add up to those of a coarser
+    A value is present in a cell if some row has it. So m rows change at most m presences. A cell's answer is one of 0
+    .. values with and without a unit. So all cells together move by at most values times cells. Squares of the moves
+    add up to at most their sum times the largest move. The numbers of finer cells do not add up to that of a coarser
     cell, so each set of keys is counted by itself.
     """
 

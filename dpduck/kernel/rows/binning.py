@@ -30,11 +30,11 @@ class KeyReading:
     """SQL of an integer that rows are grouped by for one key, and the conversion of that integer to a domain code.
 
     group_sql: the integer. For a row that meets `filters` it is NULL or from first to first + len(codes) - 1.
-    codes: the domain code of each integer, -1 outside the domain. null_code: the code of a NULL of group_sql. This is
-    not always the column's NULL: with OTHER it stands for unlisted values. guard: a condition that keeps exactly the
-    rows inside the domain, "" if the filters do so. packed_sql: as group_sql, but for every row, filtered or not, it is
-    at most `reach` from 0 and from `first`, so that arithmetic cannot overflow. as_it_is: whether packed_sql is a code
-    of the domain, or NULL. Then it needs no filter, no arithmetic and no wider type.
+    codes: the domain code of each integer, -1 outside the domain. null_code: the code of a NULL of group_sql. Such a
+    NULL is not always a NULL of the column. With OTHER it stands for unlisted values. guard: a condition that keeps
+    exactly the rows inside the domain, "" if the filters do so. packed_sql: as group_sql, but at most `reach` from 0
+    and from `first` in every row, filtered or not. So arithmetic cannot overflow. as_it_is: whether packed_sql is a
+    code of the domain, or NULL. Then it needs no filter, no arithmetic and no wider type.
     """
 
     group_sql: str
@@ -104,12 +104,12 @@ def code_reading(key: GroupKey) -> KeyReading:
 
 
 def _parameter_and_value(key: GroupKey, position: int) -> tuple[str, str]:
-    """Returns a parameter's name, and SQL of the value. TRY_CAST: a column with a new type must not raise."""
+    """Returns a parameter's name, and SQL of the value. A TRY_CAST keeps a column with a new type from raising."""
     return f"dpduck_key_{position}", f"TRY_CAST({key.value.sql} AS {key.domain.type_name})"
 
 
 def _integer_values(domain: ValueDomain) -> list[int] | None:
-    """Returns the domain's values as integers, if these have so small a range that rows can be grouped by them."""
+    """Returns the domain's values as integers, if their range is so small that rows can be grouped by them."""
     if domain.type_name == "BOOLEAN":
         return [int(value == "true") for value in domain.values]
     if not sql_type(domain.type_name).is_integer or not domain.values:
@@ -144,7 +144,7 @@ def _integer_reading(value: str, domain: ValueDomain, integers: list[int]) -> Ke
 
 
 def _list_reading(value: str, domain: ValueDomain, name: str) -> KeyReading:
-    """Groups by the position 1 .. n of a listed value, NULL for others. DuckDB looks up a dictionary's entries once."""
+    """Groups by the position 1 .. n of a listed value, NULL for other values. DuckDB looks up each entry once."""
     count = len(domain.values)
     position = _value_position(value, domain, name)
     codes = np.arange(count, dtype=np.int64)

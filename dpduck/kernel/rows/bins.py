@@ -25,7 +25,7 @@ FARTHEST = 1 << 62
 
 @dataclass(frozen=True)
 class BinExpression:
-    """A bin in SQL. inside: condition of values in some bin. sql: bin of such a value. parameters: edges, if needed."""
+    """A bin in SQL. inside: condition of values in some bin. sql: that bin's number. parameters: its edges, if any."""
 
     sql: str
     inside: str
@@ -112,7 +112,7 @@ def _floating_bins(value: str, domain: RangeDomain) -> str | None:
 
 
 def _is_exact_in_double(type_name: str) -> bool:
-    """Tells whether values of a type keep their order as doubles and stay different, as decimals of 15 digits do."""
+    """Tells whether different values of a type stay different as doubles, and in order. 15-digit decimals do."""
     kind = sql_type(type_name)
     return kind.is_float or (kind.is_decimal and kind.digits <= 15)
 

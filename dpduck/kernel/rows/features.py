@@ -28,9 +28,9 @@ from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.sqltypes import sql_type
 
 MOST_DISTANCE, MOST_TEXTS, MOST_ORDERS, MOST_DISTINCT = 10_000, 64, 8, 16
-"""Limits on all subqueries of a statement together. In 300 MB one person made statements fail with twelve `last` of
-texts of every length. Others failed with 64 count(DISTINCT ..) and 60,000 rows, or 16 in each of four subqueries. Yet
-others failed with 24 orders and 1,000 notes of 1,000 bytes, or 48 orders and 60,000 small integers."""
+"""Limits on all subqueries of a statement together. In 300 MB of memory, one person's rows made statements fail. One
+had twelve `last` of texts of every length. Others had 64 count(DISTINCT ..) over 60,000 rows, or 16 in each of four
+subqueries. Yet others had 24 orders over 1,000 notes of 1,000 bytes, or 48 orders over 60,000 small integers."""
 
 _OF_VALUE = {"min": "min", "max": "max", "sum": "sum", "any": "bool_or", "all": "bool_and"}
 _NUMBERED = ("row_number", "rank", "dense_rank")
@@ -52,7 +52,7 @@ def without_signs(value: str, type_name: str) -> str:
 
 
 def texts_held(source: Source) -> int:
-    """Returns the number of texts that DuckDB holds for a row until all rows are read: computed ones, and features."""
+    """Returns the number of texts that DuckDB holds for a row until all rows are read: computed texts, and features."""
     relations = list(_units_of(source))
     windowed, grouped = ([node for node in relations if node.windowed is kind] for kind in (True, False))
     distinct = sum(node.form == "distinct" for relation in grouped for node in relation.features)
@@ -95,7 +95,7 @@ def _orders(relation: Units) -> set[tuple[tuple[OrderItem, ...], bool]]:
 
 
 def _of_windows(relation: Units) -> int:
-    """Returns the number of texts that windows hold: DuckDB computes different orders one after the other."""
+    """Returns the number of texts that windows hold: DuckDB computes one order at a time."""
     # each holds earlier results and the values that it orders by, which are all values if it orders ties
     tied = sum(map(_is_text, {*column_operands(relation), *relation.operands}))
     texts = 0
@@ -119,7 +119,7 @@ def _is_text(operand: RowValue) -> bool:
 def feature_sql(
     feature: Feature, values: Mapping[RowValue, str], condition: str, relation: Units, tied: Sequence[str]
 ) -> str:
-    """Writes a feature over a unit's rows. condition: filter of rows. tied: orders tied rows, by a keyed hash first."""
+    """Writes a feature over a unit's rows. condition: filter of rows. tied: order of tied rows, first by keyed hash."""
     if relation.windowed:
         by = ", ".join(part.sql for part in parts_of(relation.unit))
         return _window_sql(feature, values, condition, by, tied)

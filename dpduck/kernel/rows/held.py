@@ -23,7 +23,7 @@ from dpduck.values.sqltypes import sql_type
 ORDER_OF_TABLE = "dpduck_order_of_table"
 
 REPEATED, SHORTEST_READ = 16, 64
-"""Copies of a row beyond which its texts are shorter, and bytes that each text must have room for."""
+"""Number of copies above which a row's texts must be shorter. Bytes that each text must have room for."""
 
 LONGEST_MADE = 256
 
@@ -43,7 +43,7 @@ def hash_input_sql(column: str, type_name: str) -> str:
 
 @dataclass(frozen=True)
 class Held:
-    """Columns of one FROM that DuckDB holds in memory. Without joins and features it holds none.
+    """Columns of one FROM that DuckDB holds in memory. Without joins and features, DuckDB holds none of them.
 
     read: columns with values that may be long. longest: most bytes of each text. content: by alias, the columns that
     order a table's rows. whole: whether values of nested types may be replaced by TRUE, since nothing else reads them.
@@ -60,7 +60,7 @@ class Held:
         return tuple(f"{quote_identifier(alias)}.{ORDER_OF_TABLE}" for alias in self.content)
 
     def of(self, alias: str) -> tuple[list[str], list[str], list[str]]:
-        """Returns changed columns, added columns, and conditions for one table, which they name dpduck_t."""
+        """Returns changed columns, added columns, and conditions for one table. Their SQL calls the table dpduck_t."""
         changed, conditions = [], []
         for stored in (stored for stored in self.read if stored.relation == alias):
             column, kind = quote_identifier(stored.name), stored.type_name
@@ -100,7 +100,7 @@ def longest_joined(texts: int, copies: int, repeated: bool) -> int:
 
 
 def longest_made(texts: int, held: Held) -> int:
-    """Returns the most bytes of each text that a worker computes from a row and DuckDB holds for every row."""
+    """Returns the most bytes of each text that a worker computes from a row, if DuckDB holds it for every row."""
     # a worker can make one byte a long text: with 4,096 bytes each, one person's 70,000 rows filled 300 MB
     return min(held.longest, LONGEST_MADE, LONGEST_MADE * 4 // max(4, texts))
 

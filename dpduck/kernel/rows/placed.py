@@ -128,7 +128,7 @@ class _Scope:
     periods: Periods | None = None
 
     def inside(self, source: Source, read: Sequence[Expression], *, held: bool, made: int = 0) -> _Scope:
-        """Returns the scope of a nested source. held: whether DuckDB holds its rows in memory. made: see held_by."""
+        """Returns the scope of a nested source. held: whether DuckDB holds the source's rows in memory."""
         level = _Scope(self.stages, numbers=self.numbers, periods=self.periods)
         level.bounds, level.made = self.bounds, self.made
         if held:
@@ -136,7 +136,7 @@ class _Scope:
         return level
 
     def condition(self, condition: Expression, movable: bool) -> str | None:
-        """Writes a condition as SQL for the database. None if it was moved behind the joins instead."""
+        """Writes a condition as SQL for the database. None if it was moved behind the joins."""
         if condition.plain:
             return condition.sql
         if isinstance(condition, Coded):
@@ -188,7 +188,7 @@ class _Scope:
         return self._column(stage, name)
 
     def _column(self, asked: Stage, name: str) -> str:
-        """Writes a column of answers, and notes it if an outer join may put NULLs for the table's row."""
+        """Writes a column of answers, and notes the name if an outer join may add NULLs for the table."""
         if asked.stored.alias in self.extended:
             asked.extended.add(name)
         return f"{quote_identifier(asked.stored.alias)}.{quote_identifier(name)}"
@@ -219,7 +219,7 @@ class _Scope:
         return self.relation_sql(stored.sql, stored.alias, names, joined, self._inside(stored, "dpduck_t"))
 
     def _inside(self, stored: Stored, alias: str) -> list[str]:
-        """Writes conditions that select the periods to read. They apply before any join, window or GROUP BY."""
+        """Writes conditions that select the periods to read. These apply before any join, window or GROUP BY."""
         if stored.moment is None:
             return []
         if self.periods is None or stored.moment.relation != stored.alias or stored.selected:
@@ -257,7 +257,7 @@ class _Scope:
 
 @dataclass(frozen=True)
 class _Parts:
-    """A source with all its conditions in SQL. Its tables are rendered later, when all stages are known."""
+    """A source with all conditions in SQL. Its tables are rendered later, when all stages are known."""
 
     first: Stored | str
     joins: tuple[tuple[str, _Parts, tuple[str, ...]], ...]
@@ -336,7 +336,7 @@ def _features(relation: Units, scope: _Scope) -> list[str]:
 
 
 def _unit_columns(unit: Expression) -> list[tuple[Expression, str]]:
-    """Returns the unit as a column with its name, and for units by periods the number of the period as another."""
+    """Returns the unit as a column with its name, and for units by periods the period's number as a second column."""
     number = period_of(unit)
     return [(held_in(unit), UNIT_COLUMN), *([] if number is None else [(number, PERIOD_COLUMN)])]
 

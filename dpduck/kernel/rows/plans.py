@@ -25,9 +25,9 @@ STAY = """expression_rewriter filter_pullup filter_pushdown empty_result_pullup 
     aggregate_reuse redundant_order_keys"""
 """Passes of 1.5 and 2.0 that stay on. All others are off, also unknown ones. in_clause turns a list into a join below
 the expression. common_subexpressions computes a repeated part once below. statistics_propagation may raise by the least
-and largest value of a column. compressed_materialization packs values by these. row_group_pruner and
-join_filter_pushdown leave out parts of a table by these (conditions.py). top_n_window_elimination raises if a row has a
-rank of a million. Also off are extension, and those of 2.0 that move projections or casts."""
+and largest value of a column. compressed_materialization packs values by these two. row_group_pruner and
+join_filter_pushdown leave out parts of a table by the same two (conditions.py). top_n_window_elimination raises if a
+row has a rank of a million. Also off are extension, and those of 2.0 that move projections or casts."""
 
 
 def keep_plans_plain(cursor: duckdb.DuckDBPyConnection) -> str:

@@ -23,13 +23,14 @@ BUILT_IN_ONLY = "SET search_path = 'system.main'"
 FAILED = "counting failed"
 
 VECTOR, MOST_BYTES = 2048, 64 << 20
-"""Rows that DuckDB computes at a time, and bytes at which text_batches ends a batch."""
+"""Number of rows that DuckDB computes at a time, and bytes at which text_batches ends a batch."""
 
 SMALL_BUFFER = "SET streaming_buffer_size = '1KB'"
-"""Setting of a cursor. DuckDB computes ahead until a buffer is full, but counts no texts. So it once held 6 GB."""
+"""Setting of a cursor. DuckDB computes ahead until a buffer is full, but ignores bytes of texts. So it once held 6 GB.
+"""
 
 HASHED_JOINS = "SET prefer_range_joins = false"
-"""Setting of a cursor. DuckDB prefers range joins to hash joins, but these raise or crash at some numbers of rows."""
+"""Setting of a cursor. DuckDB prefers range joins to hash joins, but range joins may raise or crash."""
 
 LAZY = duckdb.__version__.startswith("1.")
 """DuckDB 1.5 materialises results of sql() with parameters, and raises for values without a text. 2.0 does not."""
@@ -103,7 +104,7 @@ def record_batches(
 def pour_rows(
     second: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object], name: str, rows: pa.RecordBatchReader
 ) -> None:
-    """Runs a statement that gives no result. It reads `rows` under the name `name`, which it can do only once."""
+    """Runs a statement that gives no result. It reads `rows` under the name `name`, once at most."""
     second.register(name, rows)
     try:
         run(second, sql, parameters)
@@ -118,7 +119,7 @@ def run(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, ob
 
 
 def drop(cursor: duckdb.DuckDBPyConnection, table: str) -> None:
-    """Drops a temporary table. A failed transaction runs no further statement, and then the table ends with it."""
+    """Drops a temporary table. If the transaction has failed, the table ends with it."""
     with suppress(duckdb.Error):
         cursor.execute(f"DROP TABLE IF EXISTS {table}")
 

@@ -29,7 +29,7 @@ class JobScan(SourceSql):
 
     @property
     def unit(self) -> Expression | None:
-        """Returns the privacy unit of a row without its period, None if each row is a unit."""
+        """Returns a row's privacy unit without the period, None if each row is a unit."""
         return person_of(self.job.unit)
 
     @property
@@ -144,7 +144,7 @@ def rows_sql(scan: JobScan, outputs: Mapping[str, str], conditions: Sequence[str
 
 
 def _unit_text(unit: str, type_name: str, travelling: bool) -> str:
-    """Writes the unit of a row, shortened. travelling: whether it must be of a type that Arrow carries unchanged."""
+    """Writes the unit of a row, shortened. travelling: whether Arrow must carry its type unchanged."""
     short = shorten_sql(unit, type_name)
     if not travelling or sql_type(type_name).travels:
         return short

@@ -15,8 +15,8 @@ def with_results_of_their_own(sql: str) -> str:
 
     Otherwise DuckDB writes outside of the result's memory. After a row has raised, it computes the rows under TRY one
     by one, each into a result with room for one value. COALESCE writes a value at the row's own position instead of the
-    first: up to 2,047 places behind the end, into memory of the process that holds the rows. CASE hands that result on
-    to its branches, as do casts that DuckDB leaves out. `greatest` of one value has a result of its own.
+    first: up to 2,047 places behind the end, into memory of the process that holds the rows. CASE passes that result to
+    its branches. Casts that DuckDB leaves out pass it on, too. `greatest` of one value has a result of its own.
 
     >>> with_results_of_their_own("SELECT try(coalesce(a, b)), try(a)")
     'SELECT try(greatest(coalesce(a, b))), try(a)'
@@ -45,12 +45,11 @@ def with_results_of_their_own(sql: str) -> str:
 def with_whole_conditions(sql: str) -> str:
     """Puts one call around each condition of a CASE, so that no row changes how another one is evaluated.
 
-    In a CASE, DuckDB adapts the order of AND and OR to the rows it has seen. After some twenty rows that raised under
+    In a CASE, DuckDB adapts the order of AND and OR to the rows it has seen. After some twenty rows have raised under
     TRY, the other operand comes first for all later rows. Inside a call, both operands are always evaluated.
 
     >>> with_whole_conditions("CASE WHEN a AND b THEN 1 ELSE CASE c WHEN 'WHEN' THEN 2 END END")
     "CASE WHEN greatest( a AND b ) THEN 1 ELSE CASE c WHEN 'WHEN' THEN 2 END END"
-
     """
     inserted: list[tuple[int, str]] = []
     searched: list[bool] = []

@@ -26,7 +26,7 @@ RELATION = "dpduck_rows_of_worker"
 
 @dataclass(frozen=True)
 class Asking:
-    """A SELECT of rows, and a worker's program for each row. inputs: columns that it gets, and that answers replace.
+    """A SELECT of rows, and a worker's program for each row. inputs: the program's columns, which answers replace.
 
     program: None if no worker is needed. rows: number of rows at a time. stage: name of a table for the answers about
     one stored table, "" if the SELECT has the job's rows. kept: whether the worker decides which rows are kept. texts:
@@ -113,7 +113,7 @@ def _answers(cursor: duckdb.DuckDBPyConnection, asking: Asking, runner: Runner) 
 
 
 def chosen_inputs(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Returns the columns that a worker gets. If it needs none, it gets NULLs, which show the number of rows."""
+    """Returns the columns that a worker gets. If a worker needs none, it gets a column of NULLs."""
     if names:
         return table.select(list(names))
     return pa.Table.from_pydict({"dpduck_x": pa.nulls(table.num_rows, pa.int8())})

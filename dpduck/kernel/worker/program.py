@@ -28,7 +28,8 @@ from dpduck.values.quoting import quote_identifier
 from dpduck.values.sqltypes import sql_type
 
 BATCH_ROWS, BATCH_TEXTS = 122_880, 30_720
-"""Rows of a batch without and with texts. With LONGEST_TEXT, a column of texts is below the 2 GiB that Arrow allows."""
+"""Number of rows in a batch without texts, and in one with texts. At LONGEST_TEXT bytes each, a column of texts is
+below the 2 GiB that Arrow allows."""
 
 LONGEST_TEXT = 65_535
 """Most bytes of a text that is read, or of a unit. Rows with a longer one contribute nothing."""
@@ -45,7 +46,8 @@ LONGEST_KEY = 4096
 
 GROWTH, LITERALS = 64, 1 << 16
 """A computed text has at most GROWTH times the bytes of the longest text of its row, plus LITERALS.
-language/rows/functions.py refuses more. If that were wrong, the worker's limits would still hold."""
+language/rows/functions.py refuses expressions that could exceed this. If that check were wrong, the worker's limits
+would still hold."""
 
 SHORTEST_BOUND = 1024
 """Fewest bytes that the texts of a row must be allowed to have. Programs that would need a lower limit are refused."""
@@ -65,7 +67,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Division:
-    """The outputs that a worker computes, by the name of their column, and the conditions that it decides.
+    """The outputs that a worker computes, by column name, and the conditions that it decides.
 
     copies: bound of the joined rows of one row. keys: number of texts that rows are grouped by. looked_up: most bytes
     of a text that is looked up among public keys.
@@ -192,20 +194,21 @@ def _transfer_sql(column: RelationColumn, names: Names = column_sql) -> str:
 def longest_read(texts: int, copies: int) -> int:
     """Returns the most bytes of each of `texts` texts of a row that joins may turn into `copies` rows.
 
-    The texts of a row together may have LONGEST_TEXT bytes, and those of all copies REPEATED times that. The database's
-    process holds them for some thousand rows, and for all rows of a unit that are grouped by them. With 20 columns, 625
-    copies of each row, or a key 40,000 times in a sort, one person's texts filled its memory.
+    All texts of a row together may have LONGEST_TEXT bytes. The texts of all its copies may have REPEATED times as
+    many. The database's process holds the texts of some thousand rows. If rows are grouped by a text, it holds it for
+    all rows of a unit. One person's texts filled it with 20 columns, 625 copies of each row, or a key 40,000 times in a
+    sort.
     """
     return LONGEST_TEXT * REPEATED // max(REPEATED, copies) // max(1, texts)
 
 
 def longest_repeated(copies: int) -> int:
-    """Returns the most bytes of a text that is computed, or that a private join may repeat. copies: as longest_read."""
+    """Returns the most bytes of a text that is computed, or that a private join may repeat. copies: of a row."""
     return max(SHORTEST_READ, LONGEST_REPEATED * REPEATED // max(REPEATED, copies))
 
 
 def longest_lookup(copies: int, repeated: bool) -> int:
-    """Returns the most bytes of a text that each row looks up. repeated: whether it may be in any number of rows."""
+    """Returns the most bytes of a text that each row looks up. repeated: whether any number of rows may have it."""
     longest = LONGEST_KEY * REPEATED // max(REPEATED, copies)
     return max(SHORTEST_READ, min(longest, LONGEST_REPEATED) if repeated else longest)
 
@@ -264,7 +267,7 @@ def _try_cast(value: Expression, type_name: str) -> Written:
 
 
 def _require_nothing_of_nulls(stage: Stage, division: Division, runner: Runner) -> None:
-    """Refuses an expression with a value for NULLs where outer joins add them: only stored rows have answers."""
+    """Refuses an expression that is not NULL for a row of NULLs. Outer joins add such rows, which have no answers."""
     # the refusal depends on the expression alone, and so reveals nothing
     # the refusal depends on the expression alone, and so reveals nothing
     types = (sql_type(column.type_name) for column in division.columns)

@@ -39,15 +39,15 @@ VECTOR = 2048
 """Rows that DuckDB computes together."""
 
 SHARE = 6
-"""A batch may take a sixth of the memory that is left at the start. A row alone gets at least five times that, even if
-earlier rows left memory in use. It is computed twice, and DuckDB doubles its blocks for texts."""
+"""A batch may take 1/SHARE of the memory that is left at the start. A single row gets at least five times that, even if
+earlier rows left memory in use. A single row is computed twice, and DuckDB doubles its blocks for texts."""
 
 PLANNING = 5
 """Processor seconds that planning may take in a rehearsal. They do not count as seconds of rows."""
 
 COUNTED = "/proc/self/statm"
 HEAD = struct.Struct("!IcI")
-"""Frame of a kind, which is one byte long, and the length of the frame that follows (values/child_process)."""
+"""Header of a frame: a kind of one byte, and the length of the frame that follows (values/child_process)."""
 
 ORDINARY = (duckdb.ConversionException, duckdb.InvalidInputException, duckdb.OutOfRangeException)
 """Errors after which DuckDB can go on. Any other exception ends the process."""
@@ -72,8 +72,8 @@ def evaluate(
 ) -> pa.Table:
     """Runs a program over a batch. The result has one row for each row of the batch, in the same order.
 
-    A row that would be a vector by itself is put there twice. DuckDB 2.0 takes the result of COALESCE over one row for
-    a constant, and if that is NULL leaves out arguments that raise. The number of other rows would then matter.
+    A row that would be alone in its vector is put into it twice. DuckDB 2.0 takes the result of COALESCE over one row
+    for a constant, and if that is NULL, leaves out arguments that raise. Then the number of other rows would matter.
     """
     rows = batch.num_rows
     if any(part.num_rows % VECTOR == 1 for part in batch.to_batches()):
@@ -113,7 +113,7 @@ class Room:
         return memoryview(self._memory)[:count]
 
     def stream(self, table: pa.Table) -> memoryview:
-        """Writes a table as an Arrow stream, in chunks that threads can share. Returns its memory."""
+        """Writes a table as an Arrow stream, in chunks that threads can share. Returns the stream's memory."""
         counter = pa.MockOutputStream()
         write_stream(counter, table)
         view = self.of(counter.size())
@@ -129,7 +129,7 @@ def write_stream(sink: pa.NativeFile, table: pa.Table) -> None:
 
 
 def read_exactly(pipe: socket.socket, view: memoryview) -> None:
-    """Fills memory from the socket. Ends the process if nothing is left. A signal may cut a read short."""
+    """Fills memory from the socket. Ends the process at the end of input. A signal may cut a read short."""
     while view:
         count = pipe.recv_into(view, flags=socket.MSG_WAITALL)
         if not count:
@@ -144,7 +144,7 @@ def write_frames(pipe: socket.socket, kind: bytes, body: bytes | memoryview) -> 
 
 
 class Memory:
-    """Limit of the address space of a batch: the whole grant for one row, the part 1/SHARE for more rows.
+    """Limit of the address space of a batch: the whole grant for a batch of one row, 1/SHARE of it for more rows.
 
     The grant is `room` bytes, in addition to what the process maps at its start, which grows with the machine's
     processors. It is less if a parent limited the process's address space or its data (a vault does).
@@ -158,7 +158,7 @@ class Memory:
         self.allow(2)
 
     def allow(self, rows: int) -> None:
-        """Sets the limit for a batch of `rows` rows. The process may later raise it again, up to the whole grant."""
+        """Sets the limit for a batch of `rows` rows. The process may later raise the limit, up to the whole grant."""
         resource.setrlimit(resource.RLIMIT_AS, (self._most if rows == 1 else self._shared, self._most))
 
     def outgrown(self) -> bool:
@@ -189,7 +189,7 @@ def processor_seconds(seconds: float, rows: int, planning: float) -> float:
     """Returns the processor seconds that a batch may use, if one row may use `seconds`.
 
     planning: measured seconds of planning over no rows. A batch gets twice that, since times vary. A row alone is
-    computed twice (evaluate), perhaps in a process that must first ask for memory. So it gets more of both.
+    computed twice (evaluate), perhaps in a process that must first ask for memory. So it gets more time for both.
     """
     return 6 * planning + 4 * seconds if rows == 1 else 2 * planning + seconds / 2
 
@@ -203,7 +203,7 @@ class _WorkerPandasBlocker(MetaPathFinder):
 
 
 def do_without_pandas() -> None:
-    """Keeps DuckDB from importing pandas as it does for a bound parameter: 0.3 s and 90 MB in every process."""
+    """Keeps DuckDB from importing pandas for a bound parameter. That takes 0.3 s and 90 MB in every process."""
     sys.meta_path.insert(0, _WorkerPandasBlocker())
 
 

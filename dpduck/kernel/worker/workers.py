@@ -32,27 +32,27 @@ ROOM = 9 << 28
 """Bytes of memory that a worker may map, beyond its libraries and threads. The operating system enforces it."""
 
 MAPPED, DATA = (2 << 30, 64 << 20), (5 << 28, 32 << 20)
-"""Most bytes of a new worker, and most in addition for each processor: first of address space, then of its own data."""
+"""Most bytes of a new worker, and most additional bytes per processor: for address space, and for the worker's data."""
 
 TEXTS = 18
 """All texts that are made of one row may have 1/TEXTS of ROOM, 128 MiB. So no row comes near the limits of memory,
 where earlier computations in the same process could matter."""
 
 ROW_SECONDS = 1.0
-"""Processor seconds by which the limit of a batch is set (processor_seconds). A row above its limit is left out."""
+"""Processor seconds of one row, from which a batch gets its limit (processor_seconds). A row above it is left out."""
 
 PATIENCE = 300.0
 """Seconds after which a process that neither reads nor writes is given up. No allowed SQL sleeps."""
 
 LEAST_ROWS = 4096
-"""Batches up to this size are sent whole, even if larger ones before them were too slow."""
+"""Batches up to this size are sent whole, even if larger batches before them were too slow."""
 
 MOST_IDLE = 2
 
 
 @dataclass(frozen=True)
 class WorkerProgram:
-    """SQL over the table BATCH with one answer for each row. schema: schema of the answers, NULL for a row left out.
+    """SQL over the table BATCH, with one answer for each row. schema: of the answers. A row left out has NULL.
 
     tells: whether DuckDB's error texts are sent back. They may quote rows, so this is for made-up rows alone.
     """
@@ -64,7 +64,7 @@ class WorkerProgram:
 
 
 def least_room() -> int:
-    """Returns the part of ROOM that the limits of a worker and of this process surely leave. With less, it ends."""
+    """Returns the part of ROOM that the limits of a worker and this process surely leave. With less, workers end."""
     processors = os.cpu_count() or 1
     kinds = {resource.RLIMIT_AS: MAPPED, resource.RLIMIT_DATA: DATA}
     left = (limit_of(kind) - started - each * processors for kind, (started, each) in kinds.items())
@@ -77,7 +77,7 @@ def row_texts() -> int:
 
 
 class Worker(ChildProcess):
-    """One worker process. It is killed if it gives an answer of another form, or none."""
+    """One worker process. It is killed if its answer has the wrong form, or is missing."""
 
     def __init__(self, command: tuple[str, ...] = COMMAND) -> None:
         arguments = map(str, (os.cpu_count() or 1, MEMORY, ROOM, least_room()))
@@ -138,7 +138,7 @@ class Workers:
 
     @contextmanager
     def runner(self, program: WorkerProgram) -> Iterator[Runner]:
-        """Yields a runner of one program. Afterwards its process serves other runners if it is in order."""
+        """Yields a runner of one program. Afterwards a sound process serves other runners."""
         runner = Runner(self, program)
         try:
             yield runner
@@ -147,7 +147,7 @@ class Workers:
             runner.abandon()
 
     def take(self, clean: bool = False) -> Worker:
-        """Returns an idle process or a new one. clean: whether it must never have read a private row."""
+        """Returns an idle process or a new one. clean: True for one that has never read a private row."""
         with self._lock:
             while self._idle[clean]:
                 worker = self._idle[clean].pop()
@@ -227,7 +227,7 @@ class Runner:
     def check(self, batch: pa.Table) -> pa.Table:
         """Returns the answer to a batch without rows. If the program fails, the program is wrong, and not a row.
 
-        Each call runs it, since a busy machine may have measured too small a time for planning before.
+        Each call runs the program: an earlier measured time of planning may have been too small.
         """
         self.begin(batch)
         answer = self._receive(batch)
@@ -249,7 +249,7 @@ class Runner:
         return pa.concat_tables([self.compute(batch.slice(0, middle)), self.compute(batch.slice(middle))])
 
     def _complain(self) -> bool:
-        """Notes DuckDB's error text if rows are made up. Returns whether they are."""
+        """Notes DuckDB's error text if rows are made up. Returns whether rows are made up."""
         if self._workers.complaints is None:
             return False
         self._workers.complaints.append("" if self._worker is None else self._worker.said)

@@ -20,7 +20,7 @@ from dpduck.strategies.recovery.quantiles import bounds_of, rank_deviations
 from dpduck.values.arrays import FloatArray
 
 MANY_ROWS, ONE_FIGURE = 1e7, 0.02
-"""Rows of a cell with hardly any noise, and the relative difference up to which two figures count as one."""
+"""Number of rows at which a cell has hardly any noise, and the relative difference of figures that count as equal."""
 
 
 def foreseen(cube: CubePlan, expect_rows: int | None) -> list[AggregateError]:

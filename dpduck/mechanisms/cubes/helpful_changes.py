@@ -15,7 +15,7 @@ from dpduck.values.domain import RangeDomain
 from dpduck.values.errors import Refusal
 
 MOST_SECONDS = 2.0
-"""Time limit in seconds of the search for helpful changes, by the statement's own planning time."""
+"""Most seconds of a search for helpful changes. The time that the statement's own plan took gives an estimate."""
 
 MOST_HELPS = 3
 FEWEST_BINS = 4
@@ -26,7 +26,7 @@ WORTHWHILE = 1.2
 
 @dataclass(frozen=True)
 class Help:
-    """Change of the statement or policy, and the least factor by which errors fall, relative to a cell's rows."""
+    """Change of the statement or policy, and the least factor by which errors fall. These are relative to rows."""
 
     change: str
     times: float

@@ -136,7 +136,7 @@ def scan_of(measured: MeasurePlan, job: CountingJob, first: int) -> AskScan:
 
 @dataclass(frozen=True)
 class MeasureAsks:
-    """Asks of one measure. tables: for sums over rows. alone: for each grouping set's distinct values or choices."""
+    """Asks of one measure. tables: asks for sums over rows. alone: asks of each grouping set by itself."""
 
     measure: int
     tables: tuple[Ask[tuple[IntegerArray, ...]], ...] = ()

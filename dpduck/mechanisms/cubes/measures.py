@@ -109,7 +109,7 @@ VARIANCE_ERROR = 1 / 2
 
 @dataclass(frozen=True)
 class Measure:
-    """Tables of integers that are measured alike, for one price.
+    """Tables of integers that are measured in the same way, for one price.
 
     condition, operand: the rows that count and the summed number, in the analyst's SQL.
     key: a further key: buckets of the value (TREE, or CHOICE near the quantile of `fraction`), values of `distinct`, or
@@ -136,7 +136,7 @@ class Measure:
         return self.key in ("", "together")
 
     def unit_bound(self, rows: int, cells: int) -> int:
-        """Returns the most that one unit with `rows` rows adds to all tables together. cells: of one table."""
+        """Returns the most that one unit with `rows` rows adds to all tables together. cells: those of one table."""
         if self.distinct is not None:
             return min(rows, self.distinct.domain.size * cells)
         return self.contribution.unit_bound(rows, cells)
@@ -179,9 +179,9 @@ def measure_values(
 
 @dataclass(frozen=True)
 class Use:
-    """Use of a measure by an aggregate. weights: of the tables, if the answer is their weighted sum.
+    """Use of a measure by an aggregate. weights: of its tables, if the answer is a weighted sum.
 
-    also: the use of a further measure: the sum beside the count of an average, then the squares of a variance.
+    also: the use of a further measure. The use of a count leads to that of a sum, and then to that of the squares.
     tables: the positions of the weighted tables, empty for all.
     """
 
@@ -278,7 +278,7 @@ def _join_counts(
     base: Measures, aggregates: Sequence[Aggregate], weights: Sequence[float], noise: NoiseKind,
     way: Sequence[JointCounts], counts: Counts,
 ) -> Measures | None:  # fmt: skip
-    """Returns the measures with counts planned together in one way, None if no two are. Counts from moments stay."""
+    """Returns the measures with counts joined in one way, None if it joins none. Counts from moments stay alone."""
     counted = [item.count_condition if base.measures[use.measure].form in ("count", "sum") else None
                for item, use in zip(aggregates, base.uses, strict=True)]  # fmt: skip
     measures, uses = list(base.measures), list(base.uses)
@@ -304,7 +304,7 @@ def _join_counts(
 
 
 def _even_shares(choices: Sequence[Measures], noise: NoiseKind) -> Measures:
-    """Returns the choice with the least error of its worst count. At its shares, all measures have one worst error."""
+    """Returns the choice with the least worst error of a count. At its shares, all measures err equally at worst."""
     best: tuple[float, Measures] | None = None
     for way in choices:
         worst = [0.0] * len(way.measures)
@@ -398,7 +398,7 @@ def _build_measures(
 
 
 def _block(aggregate: Aggregate, blocks: Mapping[tuple[str, Operand, int], int]) -> int | None:
-    """Returns the position of moments that serve an aggregate: of its degree, or of a higher one with as fine steps."""
+    """Returns the position of moments that serve an aggregate: of its degree or a higher one, with steps as fine."""
     if aggregate.function in ("quantile", "distinct") or aggregate.operand is None:
         return None
     first = _DEGREES.get(aggregate.function, 1)

@@ -27,10 +27,11 @@ MOST_CHOSEN = 1 << 14
 """Most cells in which the exponential mechanism answers quantiles. More cells get a tree."""
 LARGEST_PART = 1000
 WRITTEN_TREE, WRITTEN_CHOICE = 3 / 4, 2.0
-"""Errors if the statement names the mechanism, as in earlier versions. A tree's is per squared number of levels."""
+"""Assumed errors if the statement names the mechanism, as in earlier versions. The error of a tree is multiplied by its
+squared number of levels."""
 MOST_LEVELS = 1024
 FINE = Fraction(1, 64)
-"""The price at which errors of trees are computed. For errors of many rows, other prices only scale the errors."""
+"""The price at which errors of trees are computed. Another price changes errors of many rows by a factor."""
 
 
 def power_of(noise: NoiseKind) -> float:
@@ -107,7 +108,7 @@ TREES = QuantileRule(TREE)
 
 
 def can_be_chosen(aggregate: Aggregate) -> bool:
-    """Tells whether the exponential mechanism can answer a quantile. Beyond a minimum, all buckets are equally good."""
+    """Tells whether the exponential mechanism can answer a quantile. Below a minimum, all buckets are equally good."""
     part = aggregate.fraction if aggregate.is_quantile and aggregate.fraction is not None else Fraction(0)
     return 0 < part < 1 and part.denominator <= LARGEST_PART
 

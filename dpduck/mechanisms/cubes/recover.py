@@ -93,7 +93,7 @@ def _quantile_column(answer: AnswerColumn) -> Curved:
 
 
 def _of_no_rows(table: FloatArray, rows: FloatArray) -> FloatArray:
-    """Returns a table with 0 in the cells that have less than one row by the count(*) beside it."""
+    """Returns a table with 0 in the cells that have less than one row by the same cells' count(*)."""
     cells = table.reshape(len(rows), -1)
     emptied: FloatArray = np.where(rows[:, None] < FEWEST_ROWS, 0.0, cells).reshape(table.shape)
     return emptied
@@ -308,7 +308,7 @@ def _laws_of(cube: CubePlan, use: Use) -> tuple[ErrorLaw, ...]:
 
 
 def _laws(plan: Plan, weights: Sequence[Fraction], more: float = 0.0) -> tuple[ErrorLaw, ...]:
-    """Returns the law of each grouping set's noise, for ranges that of the worst cell. more: later variance."""
+    """Returns the law of each grouping set's noise. With ranges, it is the worst cell's law. more: added variance."""
     if not weights:
         return ()
     if solves_program(plan):

@@ -36,12 +36,12 @@ ADDED = dict.fromkeys(("avg", "sum", "count"), (COUNT_SHARE, 1 - COUNT_SHARE)) |
 MOST_SQUARED_STEPS = 1 << 12
 
 SPREAD = 4
-"""Room for values far from the centre: a unit with B rows and a norm S of sums may have squares of SPREAD S^2 / B.
-Equal distances need S^2 / B."""
+"""Room for values far from the centre: a unit with B rows and a norm S of sums may have squares of SPREAD S^2 / B. If
+all values are equally far from the centre, squares are S^2 / B."""
 
 
 def bounds(least: Fraction, largest: float, most: Fraction) -> list[Fraction]:
-    """Returns 1, 2 and 5 times powers of ten, from `least` on up to the first that reaches `largest`, then `most`.
+    """Returns 1, 2 and 5 times powers of ten, from `least` to the first that reaches `largest`, and at last `most`.
 
     >>> [int(one) for one in bounds(Fraction(1), 11.5, Fraction(300))]
     [1, 2, 5, 10, 20, 300]

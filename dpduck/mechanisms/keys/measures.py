@@ -31,9 +31,9 @@ Taken = tuple[bool, Measure]
 
 @dataclass(frozen=True)
 class KeyMeasures:
-    """Measures of a statement, and their use by each aggregate. shares: of the price, for each measure.
+    """Measures of a statement, and their use by each aggregate. shares: the part of the price of each.
 
-    selection, reused: the share of the count that selects groups, and the measures that it answers.
+    selection: the share of the count that selects groups. reused: the measures that this count answers.
     """
 
     measures: tuple[Measure, ...]

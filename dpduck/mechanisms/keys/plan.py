@@ -220,7 +220,7 @@ LOWER_THRESHOLD = "a larger epsilon or delta, or a smaller max_groups_contribute
 
 
 def warn_of_keys(proposal: KeyProposal, expect_rows: int | None) -> str:
-    """Describes the groups that an answer will show. Refuses an answer if a group of all rows would not be shown."""
+    """Describes the groups that an answer will show. Refuses a plan that would hide even a group of all rows."""
     request, threshold = proposal.request, proposal.plan.threshold
     counted = "rows" if request.rows.unit_sql is None else "privacy units"
     shown = f"a group is shown if it has more than {threshold} {counted} after noise"

@@ -64,7 +64,7 @@ class _Sum:
 
 @dataclass(frozen=True, eq=False)
 class KnownReleases:
-    """Releases that a reader may read, which answer questions about their rows. moment: of the current rows."""
+    """Releases that a reader may read, which answer questions about their rows. moment: that of current rows."""
 
     records: Sequence[MeasurementRecord]
     moment: str
@@ -106,7 +106,7 @@ class KnownReleases:
         """Returns the best answer from tables that may be combined.
 
         It prefers tables about the current rows, then MAX ROWS as in the question, then fewer columns with rows left
-        out. The error comes last, since the others decide which quantity is answered.
+        out. The error comes last, since the other criteria decide which quantity is answered.
         """
         best: tuple[tuple[bool, bool, int, float], KnownAnswer] | None = None
         for same in [same for same in tables if same.quantity == need.quantities[0]]:

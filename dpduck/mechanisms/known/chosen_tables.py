@@ -39,7 +39,7 @@ def selections(axes: Axes, uses: Sequence[Usable], columns: frozenset[str], new:
 
 
 def alone(axes: Axes, uses: Sequence[Usable], tried: Sequence[Sequence[Usable]]) -> Iterator[Sequence[Usable]]:
-    """Yields each table that can be solved alone, but none of a tried set, which determines as much."""
+    """Yields each table that can be solved alone. Tables of tried sets are left out: a set determines as much."""
     before = {id(use) for selection in tried for use in selection}
     yield from ([use] for use in uses if id(use) not in before and _fitting(axes, [use], LARGEST_BLOCK))
 

@@ -41,11 +41,11 @@ MOST_CELLS = 1 << 18
 
 @dataclass(frozen=True, eq=False)
 class MarginalGap:
-    """Precision that a statement's answer lacks beside earlier releases, and a request for marginals in its place.
+    """Precision that a statement's answer lacks after earlier releases, and a request for marginals in its place.
 
     whole: the request for all columns in one marginal.
     gap: in units of a row's largest contribution, which is 1 for counts.
-    finer: whether it also measures rows that the statement's conditions leave out.
+    finer: whether the request also measures rows that the statement's conditions leave out.
     """
 
     whole: SelectRequest
@@ -106,9 +106,9 @@ def given_known(
     releases: KnownReleases,
     amount: Fraction,
 ) -> MarginalGap | None:
-    """Returns the precision that a statement lacks beside earlier releases. amount: the price if it has a target error.
+    """Returns the precision that earlier releases do not give. amount: the price if there is a target error.
 
-    Returns None unless it asks for counts, or for sums or averages of one clamped column, by declared columns.
+    Returns None unless counts are asked for, or sums or averages of one clamped column, by declared columns.
     """
     whole = _whole(question, request)
     if whole is None or len(whole.question.keys) > MOST_AXES:

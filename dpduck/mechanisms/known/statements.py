@@ -141,7 +141,7 @@ class KnownStatements:
         return replace(question, readings=readings)
 
     def _moment(self, rows: RequestRows, cursor: duckdb.DuckDBPyConnection) -> str:
-        """Names the moment of the rows that would be counted now. It is "" if they may change, or cannot be counted."""
+        """Names the moment of rows that would be counted now. It is "" if these may change, or cannot be counted."""
         try:
             place = self._place_of(rows)
         except Refusal:

@@ -41,7 +41,7 @@ FINER = 10
 """
 
 LITTLE = 0.01
-"""Largest part of the rows that the norm in rows may leave out, beside a norm of a sum."""
+"""Largest part of the rows that the norm in rows may leave out, if a norm of a sum is stated, too."""
 
 SIZE = 0.8
 """Mean absolute value of Gaussian noise in standard errors, sqrt(2/pi)."""
@@ -225,7 +225,7 @@ def _by_norm(check: StatementCheck, facts: CheckFacts) -> Iterator[NormFinding]:
 
 
 def _by_sum_norm(check: StatementCheck, facts: CheckFacts) -> Iterator[NormFinding]:
-    """Yields the loss at norms of sums, in the column's units, beside a norm in rows that leaves out little."""
+    """Yields the loss at norms of sums, in the column's units. The norm in rows leaves out little."""
     treatment, beside = check.request.question.treatment, check.stated or _little(check, facts)
     for measure in filter(_is_of_a_column, check.measures.measures):
         place, unit = check.measures.measures.index(measure), measure.contribution.unit
@@ -248,7 +248,7 @@ def _is_of_a_column(measure: Measure) -> bool:
 
 
 def _sum_norms(check: StatementCheck, measure: Measure, bound: Fraction) -> tuple[Fraction, ...]:
-    """Returns a norm for each summed column. It is `bound` for the measure's column, and binds no unit for others."""
+    """Returns a norm for each summed column: `bound` for the measure's own, and for others one that binds no unit."""
     operands = dict.fromkeys(
         entry.operand for entry, _ in check.aggregates if entry.operand is not None and entry.operand.sql
     )  # fmt: skip

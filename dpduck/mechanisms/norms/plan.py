@@ -49,10 +49,10 @@ The weight of a unit is its loss with each step of the norm. A larger norm would
 mean absolute value of noise in standard errors is sqrt(2/pi), about 0.8."""
 
 LARGEST_SPREAD = 8
-"""Largest weight of a unit in a search, if the fourth root of the cells is not less. Noise scales with it."""
+"""Largest weight of a unit in a search, if the fourth root of the cells is not less. Noise scales with this weight."""
 
 FAR, FEW_LEVELS = 3, 4
-"""The threshold adds FAR standard errors of the search's noise while more than FEW_LEVELS levels are left, then one."""
+"""The threshold adds FAR standard errors of the search's noise, but only one if at most FEW_LEVELS levels are left."""
 
 TOTAL_SEARCH, TOTAL, LEFT_OUT = Fraction(1, 25), Fraction(3, 25), Fraction(1, 20)
 """The parts of a measure's price for the norm of its total, for the total itself, and for the sum of all rows."""
@@ -239,8 +239,8 @@ def _search_cells(shape: CubePlan, place: int, job: CountingJob, price: Fraction
 def _usual_cells(request: SelectRequest) -> float:
     """Returns the number of cells for comparing loss with noise: a geometric mean over grouping sets.
 
-    A margin with m cells divides the whole loss of a norm among these. The sum of their noises grows with sqrt(C m),
-    where C is the number of finest cells.
+    A margin with m cells divides the whole loss of a norm among its cells. The sum of their noises grows with sqrt(C
+    m), where C is the number of finest cells.
     """
     cells = _cells(request)
     return exp(fmean(log(cells * min(cells, asked)) / 2 for asked in request.question.cells))
@@ -303,7 +303,7 @@ def norm_asks(proposal: NormProposal) -> Sequence[Ask[Any]]:
 
 
 def norm_header(proposal: NormProposal) -> ReleaseHeader:
-    """Describes the release before anything is counted. Error laws at the final norms replace its error laws later."""
+    """Describes the release before anything is counted. The error laws at the final norms replace its laws later."""
     rows = sum(rows_per_set(proposal.request.question))
     description = "norms found in the statement" if proposal.searches else "norms and totals"
     mechanism = f"{proposal.shape.chance}, {description}"

@@ -61,11 +61,11 @@ class Hypothesis:
 
 
 def slots_for(total: float, updates: int, sparsity: int, alpha: float) -> int:
-    """Counts slots: one for each key that updates can touch, and enough that no question begins above alpha / 20."""
+    """Counts slots: one for each key that updates can touch, and enough that first answers are below alpha / 20."""
     return max(updates * sparsity, ceil(10 * sparsity * total / alpha))
 
 
 def gap_for(total: float, updates: int, sparsity: int) -> float:
-    """Returns a gap with which `updates` updates always suffice: two fixed-point steps, since alpha is no smaller."""
+    """Returns a gap with which `updates` updates always suffice, by two steps towards a fixed point."""
     first = total * sqrt(0.9 * log(2 * updates * sparsity) / updates)
     return total * sqrt(0.9 * log(2 * slots_for(total, updates, sparsity, first)) / updates)

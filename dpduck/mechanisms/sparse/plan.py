@@ -32,10 +32,10 @@ ABOVE = 1 + 1e-9  # noise scales are rounded up by more than a double's error
 
 @dataclass(frozen=True)
 class SessionPlan:
-    """Plan of a session. alpha, measured: error bounds in rows, of the hypothesis's and of measured answers.
+    """Plan of a session. alpha, measured: error bounds of the hypothesis's and of measured answers, in rows.
 
     slots: the most keys with a weight of their own.
-    total: the number of rows of the hypothesis, from above.
+    total: an upper bound on the number of rows of the hypothesis.
     """
 
     law: GateLaw

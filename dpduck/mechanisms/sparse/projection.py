@@ -52,7 +52,7 @@ class ProjectionPlan:
         return parameter if self.noise.kind is NoiseKind.GAUSSIAN else 2.0 * parameter**2
 
     def stderr(self, weight_squared: float, second_moment: float, answer: float = 0.0) -> float:
-        """Returns a query's standard error. weight_squared: squared L2 norm. second_moment: sum of squared counts."""
+        """Returns a query's standard error. weight_squared: sum of squared weights. second_moment: of counts."""
         return sqrt((weight_squared * (self.noise_variance + second_moment) + answer**2) / self.rows)
 
     def error(self, weight_squared: float, second_moment: float, answer: float = 0.0) -> float:

@@ -28,7 +28,7 @@ _OUTPUT = "CAST(md5_number(k) >> 64 AS UBIGINT) AS high, CAST(md5_number(k) & 18
 
 @dataclass(frozen=True, eq=False)
 class KeyQuestions:
-    """Questions over canonical keys. Each has a label and a run of keys, sorted by digest. Weights are times UNITS."""
+    """Questions over canonical keys. Each has a label and a run of keys, sorted by digest. Weights are in 1/UNITS."""
 
     labels: tuple[str | None, ...]
     digests: KeyDigests

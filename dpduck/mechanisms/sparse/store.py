@@ -47,7 +47,7 @@ class SessionAnswer:
 
 @dataclass(frozen=True)
 class Believed:
-    """Public state of a session. scale, weights: its hypothesis. commits: the number of times it was written."""
+    """Public state of a session. scale, weights: its hypothesis. commits: how often it was written."""
 
     updates: int
     scale: float

@@ -14,7 +14,7 @@ SKETCH_DEPTH, SKETCH_CELLS = 5, 1 << 16
 
 @dataclass(frozen=True)
 class Way:
-    """One way to answer. stderr: for one query, None for a session. error: a bound for all queries. cells: released."""
+    """One way to answer. stderr: of one query, None for a session. error: bound for all. cells: released integers."""
 
     name: str
     stderr: float | None

@@ -45,11 +45,11 @@ _AROUND = ("having", "qualify", "order", "limit", "offset", "distinct")
 
 @dataclass(frozen=True)
 class StreamRequest:
-    """Request of a stream. request: aggregates by sets of keys. Each set has the key number `axis`, the period.
+    """Request of a stream. request: aggregates by sets of keys. Each set includes key number `axis`, the period.
 
     first: the bin of the first period in the column's DOMAIN.
     question: the sums that the strategy is chosen for.
-    window: the periods in a further column's sums, 0 for none.
+    window: the number of periods that a further column adds up, 0 for no such column.
     select, column: the published SELECT over HOLE, and its column of periods.
     shown: the answers' names, with the numbers of their aggregates.
     """

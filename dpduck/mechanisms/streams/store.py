@@ -38,7 +38,7 @@ class StreamRecord:
     """Stream under its name. nonce: the name of its file. entry: the ledger entry that paid. plan: its plan as text.
 
     labels, ends: the periods as `column` shows them, and their ends.
-    window: the number of periods in a further column's sums, 0 for none.
+    window: the number of periods that a further column adds up, 0 for no such column.
     """
 
     name: str

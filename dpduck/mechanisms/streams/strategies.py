@@ -26,7 +26,7 @@ _SHOWN = (1, 12, 36)
 
 
 def plans(stream: StreamRequest) -> list[StreamPlan]:
-    """Returns a plan for each strategy over time, for trees the best. The chosen plan is first, the others by error."""
+    """Returns a plan for each strategy over time, and of trees the best. The chosen one is first, then by error."""
     ranked = []
     for name in STRATEGIES:
         axes = [time_axis(name, stream.periods, branching) for branching in (BRANCHINGS if name == TREE else (2,))]

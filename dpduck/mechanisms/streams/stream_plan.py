@@ -25,7 +25,7 @@ Asked = tuple[tuple[int, ...] | None, str, Fraction]
 class Part:
     """Queries of one measure (cubes/measures.py) at each row of the strategy over time.
 
-    strategy: over the other keys.
+    strategy: the strategy over the other keys.
     asked: for each query its keys without the periods (None for every cell), a letter for the factor along each key,
         and the parameter of its noise.
     """

@@ -17,7 +17,7 @@ class Stratum:
 
 
 def guess_table(expect_rows: int | None, cells: int) -> tuple[Stratum, ...]:
-    """Returns a guess of the occupied cells: as many strata of equally many rows as leave a cell for the last stratum.
+    """Guesses the occupied cells, in strata with equally many rows: as many as leave one cell for the last.
 
     >>> [(round(stratum.cells), round(stratum.rows)) for stratum in guess_table(3_000, 10**9)]
     [(600, 1), (150, 4), (38, 16), (9, 64), (2, 256)]

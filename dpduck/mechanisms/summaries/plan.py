@@ -24,7 +24,7 @@ REACH = 40.0  # largest noise value, in noise scales
 
 @dataclass(frozen=True)
 class Moments:
-    """Moments of a cell. kept: the chance of being in the summary. mean, square: of the estimate, 0 if not kept."""
+    """Moments of a cell. kept: its chance to be in the summary. mean, square: of the estimate, which else is 0."""
 
     kept: float
     mean: float
@@ -98,7 +98,7 @@ ACCURACY = 1 << 10
 
 @dataclass(frozen=True)
 class SummaryDesign:
-    """Design of a summary: its plan, its expected rows and its predicted errors. cells: of the domain.
+    """Design of a summary: its plan, its expected rows and its predicted errors. cells: those of the domain.
 
     keep: the number of rows that priorities choose, None for all. tau: the public threshold of the weights, else 0.
     predicted: root mean squared errors of sums over SUBSETS cells, by the guess of guess_table.
@@ -121,7 +121,7 @@ class SummaryDesign:
 
 @dataclass(frozen=True)
 class SketchDesign:
-    """Design of a count sketch: `rows` rows of `width` buckets. noise: of a bucket. predicted: as in SummaryDesign."""
+    """Design of a count sketch: `rows` rows of `width` buckets. noise: of a bucket. predicted: see SummaryDesign."""
 
     rows: int
     width: int
@@ -165,7 +165,7 @@ def _geometric(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
 
 
 def _filter(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
-    """Designs a filter with the least theta at which at most `size` empty cells pass on average, and lower layers."""
+    """Designs a filter and lower layers. Its theta is the least with `size` empty cells that pass on average."""
     sides = 1 if summary.method == "filter_one_sided" else 2
     theta = summary.theta or filter_for(cells, scale, summary.size, sides)
     layers = [SummaryLaw(scale, theta, sides=sides)]
@@ -187,7 +187,7 @@ def _threshold(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
 
 
 def _priority(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
-    """Designs layers for priorities, each with half the threshold of the last. The first is nearly always enough."""
+    """Designs layers for priorities. Each has half the threshold of the one before. Nearly always, one is enough."""
     theta = _theta(summary, cells, scale)
     tau = _threshold_for(cells, scale, theta, summary.size + 8 * sqrt(summary.size) + 8, 0)
     layers = [SummaryLaw(scale, theta, tau)]

@@ -24,7 +24,7 @@ from dpduck.values.arrays import FloatArray, IntegerArray
 
 @dataclass(frozen=True)
 class EstimatedSummary:
-    """Rows of a summary: positions, noisy counts and weights. variances: of each row, as a part of a sum's variance.
+    """Rows of a summary: positions, noisy counts and weights. variances: each row's part of a sum's variance.
 
     tau, chances: the weights' threshold, 0 for none, and each row's chance_of_nothing.
     sums: the variances with each row's part of the filter's squared error (with_loss), NaN if unknown.
@@ -40,7 +40,7 @@ class EstimatedSummary:
 
 
 def with_priorities(summary: NoisySummary, keep: int | None, tau: float) -> tuple[NoisySummary, float]:
-    """Returns the `keep` cells of highest priority, or all, and the highest priority that is not kept as threshold."""
+    """Keeps the `keep` cells of highest priority, and takes the highest other priority as threshold. Few all stay."""
     if keep is None or len(summary.counts) <= keep:
         return summary, tau
     order = np.argpartition(-summary.priorities, keep)
@@ -53,7 +53,7 @@ def with_priorities(summary: NoisySummary, keep: int | None, tau: float) -> tupl
 def estimate_weights(
     summary: NoisySummary, scale: float, theta: int, tau: float, *, sides: int = 2, whole: bool = False
 ) -> EstimatedSummary:
-    """Returns the cells with weights and variances. whole: all cells of the domain are there, with the noise alone."""
+    """Returns the cells with weights and variances. whole: the cells are the domain's, and have noise alone."""
     magnitudes = np.abs(summary.counts).astype(np.float64)
     weights = np.sign(summary.counts) * np.maximum(magnitudes, tau)
     chances = np.ones_like(magnitudes)

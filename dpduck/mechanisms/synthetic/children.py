@@ -38,14 +38,14 @@ MOST_ENTRIES = 1 << 22
 """Most entries at a time in the tables of all cliques, one table for each combination of the parents' values."""
 
 RUN = 256
-"""Most rows with like parents that get evenly spread numbers from 0 to 1, in a random order."""
+"""Most rows with equal parents that get evenly spread numbers from 0 to 1, in a random order."""
 
 BELOW_ONE = 1 - 2.0**-20
 
 
 @dataclass(frozen=True, eq=False)
 class Parents:
-    """Released rows that are parents. given: for the place of a key in the question, each row's code.
+    """Released rows that are parents. given: each row's code, by the position of the key in the question.
 
     times: the number of children of each row, 0 if WHERE rules out every child.
     """
@@ -212,7 +212,7 @@ def _draw(
     distribution: Distribution, given: Mapping[int, IntegerArray], rows: IntegerArray, of_row: IntegerArray,
     turns: IntegerArray, codes: Sequence[IntegerArray], words: Words,
 ) -> None:  # fmt: skip
-    """Draws some rows into `codes`. of_row: each row's combination in `given`. turns: its number among siblings."""
+    """Draws some rows into `codes`. of_row: each row's combination in `given`. turns: the number among siblings."""
     tables, impossible = _beneath(distribution, given)
     tree = distribution.tree
     for place in tree.order:
@@ -252,7 +252,7 @@ def _draw(
 def _beneath(
     distribution: Distribution, given: Mapping[int, IntegerArray]
 ) -> tuple[list[FloatArray], NDArray[np.bool_]]:
-    """Returns for each clique the weights of unknown values by combination of known values, and the impossible ones.
+    """Returns for each clique the weights of unknown values, by known combination. Marks impossible combinations.
 
     A weight is the probability given the separator, times that of the known values beneath the clique.
     """
@@ -285,7 +285,7 @@ def _unknown(members: Members, given: Mapping[int, IntegerArray]) -> Members:
 
 
 def _spread_evenly(turns: IntegerArray, groups: IntegerArray, words: Words) -> FloatArray:
-    """Returns a uniform number from 0 to 1 for each row, evenly spread over rows with like parents.
+    """Returns a uniform number from 0 to 1 for each row, evenly spread over rows with equal parents.
 
     Rows of one turn are sorted by group and cut into runs. The n rows of a run get numbers from n parts of equal
     length, in random order. Children of a parent are in different turns, and so get independent numbers.

@@ -19,7 +19,7 @@ def askable_families(
 ) -> NDArray[np.bool_]:
     """Tells which families a round may ask about. The limit on cells grows with the used price, to leave room early on.
 
-    If rounds anneal, answers must connect the columns of larger families, since other questions lower no error.
+    If rounds anneal, answers must connect the columns of larger families, since other families lower no error.
     """
     mask, limit = np.zeros(len(pool.families), np.bool_), 2 * largest * used
     if prod(pool.sizes) <= largest:

@@ -65,7 +65,7 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class FitProblem:
-    """Input of a fit. sets: of attributes, with parameters. records: n. prior: tables that add up to the log prior.
+    """Input of a fit. sets: sets of attributes with parameters. records: n. prior: tables that add up to log prior.
 
     zeros: tables to be added to the prior, IMPOSSIBLE in cells that no row can have, else 0.
     """
@@ -216,7 +216,7 @@ class FitProblem:
 
 @dataclass(frozen=True, eq=False)
 class FlatMarginals:
-    """Measured marginals, one after the other. places: of their cells in flat margins. weights: 1 / variance."""
+    """Measured marginals, one after the other. places: their cells in flat margins. weights: 1 / variance."""
 
     places: IntegerArray
     values: FloatArray
@@ -225,7 +225,7 @@ class FlatMarginals:
 
 @dataclass(frozen=True, eq=False)
 class Ray:
-    """Ray from a point down a slope. logarithms: of the point. slopes: the slope as tables over cliques."""
+    """Ray from a point down a slope. logarithms: the point's. slopes: the slope as tables over cliques."""
 
     point: Point
     logarithms: Sequence[FloatArray]

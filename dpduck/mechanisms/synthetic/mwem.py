@@ -25,7 +25,7 @@ from dpduck.mechanisms.synthetic.table_fit import singles
 from dpduck.values.arrays import FloatArray
 
 ROUND_STEPS = 30
-"""Steps of a fit after a round. It starts from the fit before."""
+"""Steps of a fit after a round. It starts from the result of the last fit."""
 
 QUICK_STEPS, LAST_QUICK_STEPS, QUICK_FIRST = 3, 60, 1 / 32
 """Steps of a fit after an annealed round, which begins near its end (`_step_towards`), and of the last fit. Largest
@@ -64,7 +64,7 @@ class NoisyOracle(Protocol):
 
 @dataclass(frozen=True)
 class Method:
-    """Use of the answers. fits: True for a fit after a round, False for the paper's update, `passes` times over all.
+    """Use of the answers. fits: True for a fit after a round, False for the paper's update, in `passes` passes.
 
     averages: whether the result is the mean of the rounds' distributions, not the last.
     dense: whether one table over all attributes is used from the start.
@@ -92,7 +92,7 @@ class Synthesis:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """State after some rounds. parameters: of the last fit. zeros: see FitProblem. estimates: of the last choice."""
+    """State after some rounds. zeros: see FitProblem. Last fit's parameters, and last choice's estimates."""
 
     distribution: Distribution
     parameters: Parameters

@@ -53,17 +53,18 @@ LARGEST_MODEL = 1 << 18
 """Most cells of a candidate of annealed rounds, and about the most cells of their distribution's tables."""
 
 QUIET = 0.03
-"""Largest total variation of noise in 1-way marginals before annealed rounds. Above it, they get a larger share."""
+"""Largest total variation of noise in 1-way marginals before annealed rounds. Above it, these get a larger share."""
 
 QUIET_CUBE = 0.15
-"""A cube is chosen below this error for even cells, else annealed rounds. The error of rounds depends on the data, and
-no prediction of it chose as well (docs/decisions.md)."""
+"""A cube is chosen if its error for equal cells is below this, else annealed rounds. The error of rounds depends on the
+data. No prediction of that error chose as well (docs/decisions.md)."""
 
 FIRST_SHARES = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
-"""Shares of the price for 1-way marginals before annealed rounds. The least share that makes these QUIET is taken."""
+"""Shares of the price for 1-way marginals before annealed rounds. The least share with QUIET noise is taken."""
 
 ROUNDS_BEGUN = {True: 1, False: 2}
-"""Annealed rounds per attribute at equal prices, by pure or not. The first rounds cost a quarter of this price."""
+"""Annealed rounds per attribute at equal prices, by whether these are pure. First rounds cost a quarter of the price.
+"""
 
 
 MOST_TRIED = 8.0

@@ -34,8 +34,8 @@ MOST_QUERIES = 20_000_000
 class Pool:
     """Pool of questions: families of queries of the workload, families asked before the rounds, the number of records.
 
-    whole: whether a candidate is a whole family, which is a marginal then, not one query.
-    weights: of workload families in choices, in units of 1/WEIGHT, () for 1 each.
+    whole: whether a candidate is a whole family, and not one query. Then families are marginals.
+    weights: weights of workload families in choices, in units of 1/WEIGHT, () for 1 each.
     """
 
     sizes: tuple[int, ...]
@@ -170,7 +170,7 @@ def candidates(
 ) -> list[tuple[int, ...]]:
     """Lists subsets of the workload's marginals, without the largest if all have more than MOST_CELLS together.
 
-    largest, loudest: the most cells, and the cells at which noise for the whole price is twice the records.
+    largest: the most cells of a subset. loudest: the cells at which noise for the whole price is twice the records.
     """
     subsets: set[tuple[int, ...]] = {(place,) for place in range(len(sizes))}
     for attributes in workload:

@@ -243,7 +243,7 @@ class SyntheticTables:
 
 @contextmanager
 def _free_again(release: StoredRelease, ledger: Ledger) -> Iterator[None]:
-    """Turns Ctrl-C, while a table is drawn from a stored release, into Interrupted: its price stays paid."""
+    """Turns Ctrl-C into Interrupted while a table is drawn from a stored release. The release stays paid."""
     try:
         yield
         return

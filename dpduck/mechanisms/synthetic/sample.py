@@ -42,7 +42,7 @@ def sample_codes(distribution: Distribution, rows: int, words: Words) -> list[In
 
 
 def _draw_cells(weights: FloatArray, groups: IntegerArray, shift: float) -> IntegerArray:
-    """Draws a cell for each row, by the weights of its group. groups: each row's, increasing. shift: from 0 to 1."""
+    """Draws a cell for each row, by the weights of its group. groups: increasing, one for each row. shift: 0 to 1."""
     present, counts = np.unique(groups, return_counts=True)
     cumulated = np.cumsum(weights[present], axis=1)
     ended = cumulated >= cumulated[:, -1:]  # rounding gives no row to cells without weight at the end

@@ -39,7 +39,8 @@ DROWNED = 0.35
 """Most total variation of noise in an average pair of columns at which pairs are measured."""
 
 CLEAR_PAIRS, CLEAR_SINGLES = 0.15, 0.04
-"""Most noise of small pairs, and of 1-way marginals at the whole price. Beyond DROWNED, both must hold for pairs."""
+"""Most noise of small pairs, and of 1-way marginals at the whole price. If an average pair is beyond DROWNED, pairs are
+measured only within both limits."""
 
 LOUDEST = 0.25
 """Rounds are fewer if their noise would exceed this total variation."""
@@ -55,7 +56,7 @@ DROWNED_ANSWER = 0.3
 class Schedule:
     """Division of a budget. amount: epsilon if pure, else rho. first: the number of marginals before the rounds.
 
-    first_share, choice_share: the parts of the amount for these marginals, and of a round for the choice.
+    first_share: the part of the amount for these marginals. choice_share: the part of a round's price for its choice.
     adaptive: whether rounds start at a quarter of their share, and double it if noise drowns an answer.
     """
 
@@ -143,7 +144,7 @@ def pair_noise(schedule: Schedule, sizes: Sequence[int], records: int) -> float:
 def all_drowned(schedule: Schedule, sizes: Sequence[int], records: int) -> bool:
     """Tells whether noise drowns all pairs of columns, so that only 1-way marginals are worth their price.
 
-    An average pair may be drowned although pairs of small columns are clear. These pairs are worth their price if they
+    An average pair may be drowned although pairs of small columns are clear. Clear pairs are worth their price if they
     suffice for a tree over all columns.
     """
     if pair_noise(schedule, sizes, records) <= DROWNED:
@@ -237,7 +238,7 @@ def updates_of(schedule: Schedule, shapes: Sequence[tuple[int, ...]], attributes
 
 
 def queries_rounds(schedule: Schedule, universe: int, queries: int, records: int, most: int) -> int:
-    """Returns the number of rounds for single queries: the minimum of the paper's bound on the largest error."""
+    """Returns the number of rounds for single queries: it minimises the paper's bound on the largest error."""
     epsilon = float(schedule.amount) if schedule.pure else sqrt(2 * float(schedule.amount))
     best: float = (records * epsilon * sqrt(log(max(universe, 2))) / (10 * log(max(queries, 2)))) ** (2 / 3)
     return max(1, min(most, int(best + 0.5)))

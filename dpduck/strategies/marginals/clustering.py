@@ -66,7 +66,7 @@ def cluster(
 ) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
     """Returns clusters of marginals from a greedy search, as (attributes of the union, positions of the members).
 
-    weights: of a cell of each marginal. power: p in the cost, (number of clusters)^p times the summed weighted cells.
+    weights: those of a marginal's cells. power: p in the cost, (number of clusters)^p times the summed weighted cells.
 
     >>> cluster((2, 2, 9), [(0,), (1,), (2,)], np.ones(3), 2)
     (((0, 1), (0, 1)), ((2,), (2,)))

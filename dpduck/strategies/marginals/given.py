@@ -61,7 +61,7 @@ class Gap:
 
     @property
     def lift(self) -> FloatArray:
-        """Returns the product of the sizes outside each marginal, times which its precision counts in a component."""
+        """Returns the product of sizes outside each marginal: the factor on its precision in a component."""
         whole = range(len(self.sizes))
         return np.array(
             [prod(float(self.sizes[i]) for i in whole if not number >> i & 1) for number in range(1 << len(whole))]
@@ -129,7 +129,7 @@ def least_amount(gap: Gap, noise: NoiseKind, target: float, most: float) -> floa
 
 
 def even_out(gap: Gap, noise: NoiseKind, target: float, most: float) -> Gap:
-    """Returns the gap with the tried row weights at which all rows reach the standard error `target` most cheaply."""
+    """Returns the gap with those of the tried row weights for which all rows reach the error `target` most cheaply."""
     if len(np.unique(np.round(gap.asked, 9), axis=0)) == 1:
         return gap
     best, tried, least = gap, gap, None

@@ -55,7 +55,7 @@ def plan_identity(problem: PlanningProblem, _: str = "optimal") -> Plan:
 
 
 def plan_marginals(problem: PlanningProblem, budgets: str = "optimal") -> Plan:
-    """Plans Q, which measures each asked marginal: Q with equal noise, Q+ with optimal noise, Q shared by shares."""
+    """Plans Q, which measures each asked marginal: Q has equal noise, Q+ optimal noise, and Q shared given shares."""
     sets, weights = distinct_marginals(problem.workload)
     if budgets == SHARES:
         parameters = parameters_by_share(problem, sets)

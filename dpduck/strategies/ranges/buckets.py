@@ -22,7 +22,7 @@ MOST_TREE_CELLS = 1 << 22
 
 @dataclass(frozen=True)
 class Buckets:
-    """`count` buckets of equal width from `start`. whole: a bucket is one value, in its middle, and not a range."""
+    """`count` buckets of equal width from `start`. whole: whether each is one value, in its middle, and no range."""
 
     start: Fraction
     width: Fraction

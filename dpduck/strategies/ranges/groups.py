@@ -12,7 +12,7 @@ from dpduck.values.arrays import IntegerArray
 
 @dataclass(frozen=True)
 class Group:
-    """Rows with disjoint supports. norm: C_r, their largest absolute entry. exact: every column has such an entry."""
+    """Rows with disjoint supports. norm: C_r, their largest absolute entry. exact: whether every column has one."""
 
     rows: tuple[int, ...]
     norm: int

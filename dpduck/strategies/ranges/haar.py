@@ -83,10 +83,10 @@ def haar_variances(haar: Haar, variances: FloatArray, workload: RangeWorkload) -
 
 
 def _squares(haar: Haar, workload: RangeWorkload) -> list[FloatArray]:
-    """For each group and query, sums the squared weights of the group's rows in the query's answer.
+    """Sums the squared weights of a group's rows in a query's answer, for each group and query.
 
     At every split (left, right) = ((total + difference)/2, (total - difference)/2). So a difference's weights in its
-    node's values add up to 0. It counts in a query only if an end of the interval lies within the node.
+    node's values add up to 0. The difference counts in a query only if an end of the interval lies within the node.
     """
     tree, starts, stops = haar.tree, workload.starts, workload.stops
     share = np.zeros(tree.size + 1)  # part of a node's total that lies before each position, if differences are 0

@@ -69,7 +69,7 @@ def _starts(levels: int, norm: int) -> Iterator[FloatArray]:
 
 
 def _neighbours(shares: FloatArray) -> Iterator[FloatArray]:
-    """Yields shares with one level dropped, added at the mean share, or moved up or down by one, but never the last."""
+    """Yields shares with one level dropped, added at the mean share, or moved by one. The last level never changes."""
     measured = shares > 0
     for level in range(len(shares) - 1):
         changed = shares.copy()

@@ -55,7 +55,8 @@ TURNS = 500
 STARTS = 16
 SPREAD = 2.0
 LEAST_PLACE = 1e-3
-"""Uneven starting budgets. Their logarithms are normal quantiles at multiples of a square root modulo 1."""
+"""Least place of a normal quantile: uneven starts have normal quantiles at multiples of a root modulo 1 as logarithms.
+"""
 
 ROUNDED = 1e-3
 """Budgets become the smallest integers that raise the total variance by less than this part."""
@@ -205,7 +206,7 @@ def _row_space(workload: CellWorkload, entries: IntegerArray) -> FloatArray:
 
 
 def _answer_name(workload: CellWorkload, marginal: Sequence[int], place: Sequence[int]) -> str:
-    """Names an answer by its interval along each attribute. An attribute outside the set has all of its values."""
+    """Names an answer by its interval along each attribute. An attribute outside the set has all its values."""
     spans = [(0, size) for size in workload.sizes]
     for attribute, query in zip(marginal, place, strict=True):
         queries = workload.attributes[attribute]
@@ -234,7 +235,7 @@ def _candidates(rows: StrategyRows, bits: int, deadline: float) -> Iterator[tupl
 def joint_budgets(
     rows: StrategyRows, costs: FloatArray, members: NDArray[np.intp], deadline: float
 ) -> tuple[float, FloatArray]:
-    """Searches for the least total variance at a budget of 1. Returns it with the budget of each group of rows.
+    """Searches for the least total variance at a budget of 1. Returns the variance and each group's budget.
 
     costs: of each group, in each column. members: the group of each row. Least squares and the convex program take
     turns, from unweighted least squares as in the paper. Under Gaussian noise the variance is convex in the budgets, so

@@ -182,7 +182,7 @@ def _starts(workload: RangeWorkload, begin: float, seconds: float) -> Iterator[F
 
 
 def _best_layers(layers: Layers, workload: RangeWorkload, deadline: float) -> Layers:
-    """Searches for better layers. A step changes one number or height by a factor, which shrinks without success."""
+    """Searches for better layers. A step changes one number or height by a factor, which shrinks after a failure."""
     totals: dict[Layers, float] = {}
 
     def total(trial: Layers) -> float:

@@ -61,7 +61,7 @@ class RangeProduct:
         )
 
     def recover(self, noisy: Sequence[IntegerArray]) -> tuple[FloatArray, ...]:
-        """Returns the answers of every set, by least squares along one attribute after the other, which is exact."""
+        """Returns the answers of every set, by least squares along one attribute at a time, which is exact."""
         groups = [range(len(strategy.factors)) for strategy in self.strategies]
         pieces: Mapping[tuple[int, ...], FloatArray] = {
             key: np.asarray(answers, dtype=np.float64) for key, answers in zip(product(*groups), noisy, strict=True)

@@ -61,7 +61,7 @@ class RangeSetsProblem:
     """Planning problem of grouping sets with ranges.
 
     attributes: interval queries of each used attribute, by domain position. seconds: time limit for each strategy that
-    is built. bits: of the entries of a strategy. largest_bits: of the entries of a product.
+    is built. bits: most bits of the entries of a strategy. largest_bits: most bits of the entries of a product.
     """
 
     attributes: Mapping[int, RangeWorkload]
@@ -182,7 +182,7 @@ def _build_by_name(problem: RangeProblem, strategy: str) -> dict[str, tuple[Rang
 
 
 def _choices(candidates: Found, norm: int) -> list[tuple[dict[int, RangeStrategy], float]]:
-    """Lists choices of one strategy for each attribute, with building times: of one name for all, last the best."""
+    """Lists choices of one strategy per attribute, with building times: one name for all, and last the best of each."""
     if not candidates:
         return [({}, 0.0)]
     first = next(iter(candidates.values()))

@@ -45,7 +45,7 @@ SHORTER = 1 - 1 / 32
 
 LEAST_SHARE = 1e-9
 LEAST_WEIGHT = 1e-6
-"""Least weight of queries beside a total, and of a total beside queries. Both must always be answered."""
+"""Least weight of queries relative to a total, and of a total relative to queries. Both must always be answered."""
 
 Builds = Callable[[RangeWorkload], RangeStrategy]
 
@@ -60,9 +60,9 @@ def plan_product(
 ) -> RangeProduct | None:
     """Returns a product that answers all sets. Returns None if there is no attribute, or if the product is too large.
 
-    builds: functions that build an attribute's strategy, for the attribute's queries and last for its total, which
-    other sets ask for. Variances multiply over attributes, so the strategies of the others weigh queries against the
-    total.
+    builds: functions that build an attribute's strategy, for the attribute's queries and for its total, which other
+    sets ask for. Variances multiply over attributes. So the strategies of other attributes decide the weights of the
+    queries and of the total.
     """
     used = tuple(sorted(attributes))
     if not used:

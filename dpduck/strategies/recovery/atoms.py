@@ -53,7 +53,7 @@ def levels_of(precisions: FloatArray) -> list[NDArray[np.intp]]:
 class LeastSquaresBlock:
     """Block M of the normal equations, with a generalised inverse G: M G M = M.
 
-    - solvers: for each level, the matrix from its part of S'V^-1 z to its part of the estimate.
+    - solvers: for each level, the matrix from the level's part of S'V^-1 z to its part of the estimate.
     - inverse, root: G. For several levels or a low rank, `inverse` is None and G = root'root.
     - scale: the numbers s for which s_i M_ij s_j has a diagonal of ones.
     - null: the projection on the null space of the scaled M, where nothing is determined. For several levels it is an

@@ -23,10 +23,10 @@ LEVELS = tuple(Fraction(text) for text in ("0.5", "0.8", "0.9", "0.95", "0.99", 
 USUAL = LEVELS.index(Fraction("0.95"))
 
 FEWEST_ROWS = 1.0
-"""Least noisy number of rows for an average. With fewer, the answer is NULL and the interval has all values."""
+"""Least noisy number of rows for an average. With fewer rows, the answer is NULL and the interval has all values."""
 
 POSSIBLE = 0.7
-"""A variance's interval takes an average as possible within this part of the average's margin.
+"""In a variance's interval, an average counts as possible within this part of the average's margin.
 
 In simulations, intervals reach every level of confidence with parts of at least 0.6 (tests/strategies/test_curved.py).
 """
@@ -106,7 +106,7 @@ def _or_anywhere(stderrs: FloatArray, lows: FloatArray, highs: FloatArray, width
 def _ratios(
     counts: FloatArray, total: FloatArray, count_margin: FloatArray, margin: FloatArray, bounds: tuple[float, float]
 ) -> tuple[FloatArray, FloatArray]:
-    """Returns the least and the largest r with total - r * counts within its margin. At a count near 0 all r are."""
+    """Returns the least and the largest r with total - r * counts within its margin. Near a 0 count, all r fit."""
     low, high = bounds
     square, line = counts**2 - count_margin**2, counts * total
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -125,7 +125,7 @@ def variance_about(width: float, rows: Noisy, sums: Noisy, squares: Noisy, noise
     T(m) = Q - 2 m S + m^2 N is the sum of squared distances from m. The answer is T/N at the noisy average m = S/N,
     where T is least. The interval has all r for which T(m) - r N is within the margin of its noise, at some possible
     average m. That noise has variance v_Q + 4 m^2 v_S + (m^2 - r)^2 v_N. The noisy average alone would not do, because
-    the noise of a small count moves both m and T. sample: N - 1 divides in place of N.
+    the noise of a small count moves both m and T. sample: whether the divisor is N - 1 in place of N.
     """
     least, most = (FEWEST_ROWS + 1, MOST_SAMPLE_VARIANCE) if sample else (FEWEST_ROWS, MOST_VARIANCE)
     counts, distances, squared = np.maximum(rows.answers, least), sums.answers / width, squares.answers / width**2

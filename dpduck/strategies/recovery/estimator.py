@@ -151,7 +151,7 @@ class Estimator:
     def _part(
         self, inside: tuple[int, ...], members: tuple[int, ...], sums: Mapping[tuple[int, ...], FloatArray]
     ) -> FloatArray:
-        """Returns S'V^-1 z of blocks with B = `inside`: by code less its atom's mean on B's axes, by atom on others."""
+        """Returns S'V^-1 z of blocks with B = `inside`. B's axes have codes (less the atom's mean), others atoms."""
         outside = [i for i in range(len(self._axes)) if i not in inside]
         shape = [*(len(self._axes[i].atom) for i in inside), *(len(self._axes[i].sizes) for i in outside)]
         total = np.zeros(shape)

@@ -70,7 +70,7 @@ def sum_margin(noise: NoiseKind, confidence: Fraction) -> SumMargin:
 
 
 def margin(law: ErrorLaw, confidence: Fraction) -> float:
-    """Returns half the width of an interval that covers a cell's exact value with at least this probability."""
+    """Returns half the width of an interval that covers a cell's exact value with at least this confidence."""
     if law.parameter is not None:
         quantile = discrete_laplace_quantile if law.noise is NoiseKind.LAPLACE else discrete_gaussian_quantile
         return law.step * float(quantile(law.parameter, float(confidence)))

@@ -30,7 +30,7 @@ def close_under_intersection(families: Iterable[Members], most: int) -> set[Memb
 
 
 def independent_precisions(cells: Mapping[Members, int], variances: Mapping[Members, float]) -> dict[Members, float]:
-    """Returns precisions (per cell) of independent observations of the margins with the information of the estimates.
+    """Returns precisions per cell of independent observations of the margins that tell as much as the estimates.
 
     The precision is 0 if larger margins determine a margin equally well. cells: the number of cells of each margin, in
     a family that is closed under intersection. variances: the mean over the cells of each estimated margin.

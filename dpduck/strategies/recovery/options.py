@@ -100,7 +100,7 @@ def integer_cube(table: FloatArray) -> FloatArray:
 def integer_margins(workload: MarginalWorkload, tables: Sequence[FloatArray]) -> tuple[FloatArray, ...]:
     """Rounds consistent tables. If one table has all attributes, it is rounded and the others become its sums.
 
-    Otherwise tables of equal sums keep equal sums, and other shared margins may differ by less than the summed cells.
+    Otherwise tables with equal sums keep equal sums. Other shared margins may differ by less than the summed cells.
     """
     whole = set().union(*workload.marginals)
     finest = next((number for number, members in enumerate(workload.marginals) if set(members) == whole), None)

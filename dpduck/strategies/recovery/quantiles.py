@@ -18,7 +18,7 @@ from dpduck.strategies.recovery.curved import FEWEST_ROWS, LEVELS, Curved, margi
 from dpduck.values.arrays import FloatArray
 
 EXTREME = 2.0
-"""min and max are taken where this many standard errors of rows lie beyond. Fewer rows could be noise alone."""
+"""min and max are read where the rows beyond are this many standard errors. Fewer rows could be noise alone."""
 
 _USUAL = LEVELS.index(Fraction(95, 100))
 _RESOLUTION, _ROUNDING = 0.5, 12**-0.5
@@ -71,7 +71,7 @@ def _spread(excess: FloatArray, deviation: FloatArray, estimates: FloatArray, bu
 
 
 def read_choices(numbers: Sequence[FloatArray], buckets: Buckets) -> Curved:
-    """Returns quantiles from chosen bucket numbers: of the value, or of the value and both ends of its interval.
+    """Returns quantiles from chosen bucket numbers: those of the value, and perhaps of both ends of its interval.
 
     Numbers of no bucket stand for NULL. Ends are chosen for 95 %. For a higher confidence or without ends, intervals
     have the public bounds. There is no standard error, since the usual error of a value is not known.
