@@ -165,7 +165,7 @@ class _Level:
         return self.by_alias[alias].unit_of(alias)
 
     def key(self, key: GroupKey) -> GroupKey:
-        """Returns the key with the code column in place of its column, if a prepared table has codes of it."""
+        """Returns the key with the code column in place of its column, if a prepared table has its codes."""
         # NULL may be in the domain, but a row of NULLs from an outer join has no code: then the key stays
         column = key.value
         if self.adds_nulls or not isinstance(column, RelationColumn):

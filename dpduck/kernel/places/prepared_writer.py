@@ -237,7 +237,7 @@ def _cut_columns(layout: Layout) -> Iterator[str]:
 
 
 def _rank_again(second: duckdb.DuckDBPyConnection, layout: Layout, table_sql: str) -> None:
-    """Marks units as open if different rows have one hash: a statement's columns decide which of them is kept."""
+    """Marks units as open if different rows have one hash: a statement's columns decide which row is kept."""
     tied = f"SELECT DISTINCT {NUMBER} AS dpduck_n, {TIED} AS dpduck_r FROM {table_sql} WHERE {TIED} IS NOT NULL"
     alike = [_alike(name, type_name) for name, type_name in _columns_and_unit(layout)]
     reader.run(
@@ -286,6 +286,6 @@ def false_facts_sql(table_sql: str) -> str:
 
 
 def _columns_and_unit(layout: Layout) -> list[tuple[str, str]]:
-    """Returns the columns in SQL with their types. PERSON is one of them if a column holds nothing but the unit."""
+    """Returns the columns in SQL with their types. PERSON is among them if a column holds just the unit."""
     person = [(PERSON, layout.unit_type)] if quote_column(layout.unit) == PERSON else []
     return [*((quote_column(name), type_name) for name, type_name in layout.columns), *person]

@@ -44,7 +44,7 @@ LIVE = LiveRows()
 class NumberedRows(LiveRows):
     """Rows of a prepared table, each at most once, and SQL of facts that are stored in each row (prepared_writer.py).
 
-    rows_sql: number of rows of the row's unit. open_sql: number of these rows outside some domain. order_sql: the row's
+    rows_sql: number of rows of the row's unit. open_sql: number of its rows outside some domain. order_sql: the row's
     number among the unit's rows in keyed order. repeats: whether a statement keeps fewer rows of a unit than MAX ROWS
     of its policy. Then most units are expected to have too many rows, and all rows are ranked.
     """

@@ -43,7 +43,7 @@ def hash_input_sql(column: str, type_name: str) -> str:
 
 @dataclass(frozen=True)
 class Held:
-    """Columns of one FROM that DuckDB holds in memory. Without joins and features, DuckDB holds none of them.
+    """Columns of one FROM that DuckDB holds in memory. Without joins and features, DuckDB holds no columns.
 
     read: columns with values that may be long. longest: most bytes of each text. content: by alias, the columns that
     order a table's rows. whole: whether values of nested types may be replaced by TRUE, since nothing else reads them.

@@ -144,7 +144,7 @@ def write_frames(pipe: socket.socket, kind: bytes, body: bytes | memoryview) -> 
 
 
 class Memory:
-    """Limit of the address space of a batch: the whole grant for a batch of one row, 1/SHARE of it for more rows.
+    """Limit of the address space of a batch: the whole grant for a batch of one row, else 1/SHARE.
 
     The grant is `room` bytes, in addition to what the process maps at its start, which grows with the machine's
     processors. It is less if a parent limited the process's address space or its data (a vault does).
