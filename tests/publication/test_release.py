@@ -17,6 +17,7 @@ from dpduck.commands.release import ReleaseSettings, release_plan
 from dpduck.publication.check_folder import errors_of
 from dpduck.publication.plan import read_plan
 from dpduck.values.errors import Refusal
+from tests.publication.releasing import charges, check, files_of, read_files
 from tests.support.registry import accepted
 
 PLAN = """
@@ -27,15 +28,7 @@ CREATE PRIVATE STREAM by_month OPTIONS (epsilon = 1, periods = 3) AS
     SELECT day, count(*) AS n FROM visits GROUP BY day;
 REFRESH PRIVATE STREAM by_month
 """
-FILES = {
-    "check.py", "manifest.json", "plan.sql", "certificates/certificates.json", "certificates/check.py",
-    "data/views.duckdb", "data/parquet/dpduck_releases.parquet",
-    *(f"data/parquet/{name}.parquet" for name in ("by_ward", "made_up", "by_month")),
-    *(f"data/csv/{name}.csv" for name in ("by_ward", "made_up", "by_month")),
-    *(f"documents/{name}" for name in (
-        "report.html", "label.html", "methods.md", "registry_record.yaml", "codebook.html", "codebook.csv",
-    )),
-}  # fmt: skip
+FILES = files_of(("by_ward", "made_up", "by_month"))
 CANARY = "a secret nobody else has"
 
 
@@ -69,24 +62,11 @@ def release(clinic: Path, steps: Callable[[str], None] = lambda step: None, **ch
     return release_plan(clinic, None, plan, changed.get("folder", folder), settings, steps)
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def charges(clinic: Path) -> list[tuple[Any, ...]]:
-    with dpduck.connect(clinic) as con:
-        return con.execute("SELECT id, mechanism, rho FROM dp_ledger() WHERE rho > 0 ORDER BY id").fetchall()
-
-
-def check(folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "check.py"], cwd=folder, capture_output=True, text=True, check=False)
-
-
 def test_a_release_is_whole_and_repeats_for_nothing(clinic: Path) -> None:
     """The folder has all files, the registry accepts the record, no row is in it, and a second run changes nothing."""
     assert release(clinic)
     folder, paid = clinic.with_name("public"), charges(clinic)
-    before = files(folder)
+    before = read_files(folder)
     assert set(before) == FILES
     assert len(paid) == 3
     checked = check(folder)
@@ -94,7 +74,7 @@ def test_a_release_is_whole_and_repeats_for_nothing(clinic: Path) -> None:
     assert accepted(before["documents/registry_record.yaml"].decode())["tier"] == 3
     assert not any(CANARY.encode() in content for content in before.values())
     assert release(clinic, confirm=lambda question: pytest.fail("a repeated plan has no price"))
-    assert files(folder) == before
+    assert read_files(folder) == before
     assert charges(clinic) == paid
     (folder / "documents" / "registry_record.yaml").write_text("filled in", "utf-8")
     assert check(folder).returncode == 0
@@ -120,7 +100,7 @@ def test_a_killed_release_goes_on(clinic: Path, tmp_path: Path) -> None:
         assert release(database)
         assert len(charges(database)) == 3
         assert charges(database)[: len(first)] == first
-        assert set(files(folder / "public")) == FILES
+        assert set(read_files(folder / "public")) == FILES
         assert check(folder / "public").returncode == 0
         assert not list(folder.glob(".public*"))
 
@@ -214,7 +194,7 @@ def test_another_folder_is_never_written_over(clinic: Path) -> None:
     (folder / "mine.txt").write_text("mine", "utf-8")
     with pytest.raises(click.ClickException, match="another folder"):
         release(clinic)
-    assert files(folder) == {"mine.txt": b"mine"}
+    assert read_files(folder) == {"mine.txt": b"mine"}
     assert release(clinic, folder=clinic.with_name("second"))
     clinic.with_name("plan.sql").write_text(PLAN.partition(";")[0], "utf-8")
     with pytest.raises(click.ClickException, match="another release"):
