@@ -99,6 +99,15 @@ def check_rare_groups(page: Typed) -> None:
     assert all(abs(n - 43) < FAR * e for kind, n, e in page.answer("'rare'") if kind == "rare")
 
 
+def check_public_totals(page: Typed) -> None:
+    """One charge. Counties have their totals, and blocks of a tract add up to it, all whole and none negative."""
+    assert page.rows("SELECT spent FROM dp_budget()") == [(0.5,)]
+    rows = page.answer("PUBLIC TOTALS")
+    tracts = {tract: n for _, tract, _, n, _ in rows if tract}
+    assert len(tracts) == 6 and all(n >= 0 for _, _, _, n, _ in rows)
+    assert tracts == {name: sum(n for _, _, block, n, _ in rows if block and block[:2] == name) for name in tracts}
+
+
 def check_budget_ran_out(page: Typed) -> None:
     """Free answers are right (far: FAR), and 0.5 is left after the budget was raised."""
     exact = page.rows("SELECT ward, count(*) FROM visits WHERE age >= 50 GROUP BY ward ORDER BY ward")

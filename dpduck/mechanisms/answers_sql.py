@@ -62,7 +62,7 @@ def margins_sql(
         if not any(f'"{name}"' in asked for name in names):
             continue
         width = ""
-        if of_aggregate and analysis.request.question.has_ranges:
+        if of_aggregate and (analysis.request.question.has_ranges or _is_constrained(number, analysis)):
             width = _by_cell(of_aggregate[0], number, analysis)
         elif of_aggregate:
             width = _by_set(of_aggregate, analysis, half_width)
@@ -84,7 +84,8 @@ def _about_measured(
     If a release lacks the answers before the change, ends are NULL: intervals about changed answers would be too short.
     """
     raw, answer = raw_column(number), answer_column(number)
-    half_width = _by_set(laws, analysis, margin)
+    constrained = _is_constrained(number, analysis)
+    half_width = _by_cell(laws[0], number, analysis) if constrained else _by_set(laws, analysis, margin)
     ends = {
         low_column(number): f"least({answer}, {raw} - {half_width})",
         high_column(number): f"greatest({answer}, {raw} + {half_width})",
@@ -142,7 +143,18 @@ def _by_cell(law: ErrorLaw, number: int, analysis: Analysis) -> str:
     of_sum, stderr = sum_margin(law.noise, analysis.confidence), stderr_column(number)
     jump = f"CASE WHEN {stderr} < {JUMPY * law.step!r} THEN {law.step!r} ELSE {law.step / 2!r} END"
     width = f"least({of_sum.farthest!r} * {stderr}, {of_sum.usual!r} * {stderr} + {jump})"
+    if _is_constrained(number, analysis):  # a cell that public totals determine has no error
+        return f"CASE WHEN {stderr} = 0 THEN 0 ELSE {_rounded(width, analysis)} END"
+    return _rounded(width, analysis)
+
+
+def _rounded(width: str, analysis: Analysis) -> str:
     return f"ceil({width} + 0.5)" if analysis.request.question.treatment.integer else width
+
+
+def _is_constrained(number: int, analysis: Analysis) -> bool:
+    """Tells whether an aggregate is brought to public totals, so that every cell has its own error."""
+    return any(total.aggregate == number for total in analysis.request.question.totals)
 
 
 def empty_release_sql(columns: Sequence[CatalogColumn], laws: Sequence[Sequence[ErrorLaw]], analysis: Analysis) -> str:

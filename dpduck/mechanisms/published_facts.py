@@ -69,6 +69,8 @@ def scope_of(request: SelectRequest) -> str:
         size = "selected values" if not key.labels else f"{len(key.labels)} values"
         keys.append(f"{key.name} ({size}{f', rows with {left} are not counted' if left else ''})")
     cut = warn_of_count_bounds(request)
+    if request.question.totals:
+        cut = "; ".join(filter(None, (cut, "answers are brought to totals that are public")))
     return f"protects {unit}" + (f"; by {', '.join(keys)}" if keys else "") + (f"; {cut}" if cut else "")
 
 

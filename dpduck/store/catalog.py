@@ -13,6 +13,7 @@ import duckdb
 
 from dpduck.kernel.columns.conditions import where_sql
 from dpduck.language.rows.facts import CatalogColumn, Image, ImageInput, Policy, PrivateTable, RequestRows
+from dpduck.language.select.request import Key
 from dpduck.language.text.names import TableName
 from dpduck.store.attached import Databases, Looked, Still, look_up_fact
 from dpduck.store.cursors import Caller
@@ -334,6 +335,37 @@ class Catalog:
         if not all(row[-1] for row in rows):
             raise Refusal(f"{table} holds something else than whole numbers", accepted="whole numbers")
         return [tuple(row[:-1]) for row in rows]
+
+    def label_rows(
+        self, table: TableName, keys: Mapping[str, Key], others: Sequence[str], most: int
+    ) -> list[tuple[tuple[int | None, ...], tuple[str | None, ...]]]:
+        """Returns the rows of a public table: the position of each key's label, None for NULL, and texts of others.
+
+        keys: by the name of their column. Refuses a value that is no label of its key.
+        """
+        self._require_public(table)
+        columns = [quote_identifier(column) for column in keys]
+        cast = "CAST(TRY_CAST({} AS {}) AS VARCHAR)"
+        texts = [cast.format(name, key.type_name) for name, key in zip(columns, keys.values(), strict=True)]
+        texts += [f"CAST({name} AS VARCHAR)" for name in [*columns, *map(quote_identifier, others)]]
+        rows = self._cursor.execute(f"SELECT {', '.join(texts)} FROM {table.sql} ORDER BY ALL LIMIT {most + 1}")
+        read, places = rows.fetchall(), list[dict[str, int]]()
+        for key in keys.values():
+            listed = f"[{cast.format('label', key.type_name)} FOR label IN CAST(? AS VARCHAR[])]"
+            (labels,) = self._cursor.execute(f"SELECT {listed}", [list(key.labels)]).fetchall()[0]
+            places.append({label: place for place, label in enumerate(labels) if label is not None})
+        found = []
+        for row in read:
+            written, others_of_row = row[len(keys) : 2 * len(keys)], row[2 * len(keys) :]
+            for text, value, place, name in zip(row, written, places, keys, strict=False):
+                if value is not None and text not in place:
+                    raise Refusal(
+                        f"{table} has a row for {name} = {quote_text(value[:60])}, which no group of the statement has",
+                        accepted=f"values of {name} in its domain, and NULL for all of them",
+                    )
+            cells = (None if text is None else place[text] for text, place in zip(row, places, strict=False))
+            found.append((tuple(cells), tuple(others_of_row)))
+        return found
 
     @_memoise
     def public_values(self, table: TableName, column: str) -> tuple[str | None, ...]:

@@ -91,6 +91,7 @@ class Analysis:
     ahead: Fraction = Fraction(1)  # a target with reuse may pay this many times its price, for later statements
     described: tuple[PlainViewColumn, ...] = ()  # the columns of a view that are no answers
     caption: Caption = field(default_factory=Caption)  # texts for the readers of a view
+    grouped: tuple[tuple[str, int], ...] = ()  # columns that are a key unchanged, with the key's number
 
     @property
     def levels(self) -> bool:
@@ -132,6 +133,8 @@ def row_count_request(
         raise refusal(
             select, "max_groups_contributed applies to a SELECT by public groups alone", "the statement without it"
         )
+    if given.treatment.public_totals:
+        raise refusal(select, "public totals are for the answers of a SELECT", "the statement without public_totals")
     items = select_items(select, source.scope) if group is not None else ()
     grouping = _grouping(group, items, source)
     builder = KeyBuilder(source, facts, given.selection is not None or None, given.summary is not None, bins)
@@ -191,7 +194,10 @@ def read_analysis(
     shown = tuple((part.name, number) for part in items if (number := answers.number_of(part.expression)) is not None)
     cells = () if options.form == "sets" else cell_columns(ask, select, items, answers, request)
     rest = options.reuse, options.ahead, items_without_answers(released, items, answers) if ask.view is not None else ()
-    return Analysis(request, outer, require_confidence(options), shown, cells, *rest, options.caption), source
+    found = Analysis(request, outer, require_confidence(options), shown, cells, *rest, options.caption)
+    numbers = {key.name: number for number, key in enumerate(keys)}
+    grouped = ((part.name, answers.key_of(part.expression)) for part in items)
+    return replace(found, grouped=tuple((name, numbers[key]) for name, key in grouped if key in numbers)), source
 
 
 def _possible(

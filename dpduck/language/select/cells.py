@@ -129,11 +129,13 @@ def cell_columns(
     for part in ("having", "qualify", "order", "limit", "offset"):
         if select.args.get(part):
             raise refusal(select.args[part], f"{part.upper()} would leave cells out", "the view without it")
-    if treatment.moves or treatment.integer or question.has_ranges or question.summary is not None:
+    moved = treatment.moves or treatment.integer or treatment.public_totals
+    if moved or question.has_ranges or question.summary is not None:
         raise refusal(
             select,
             "form = 'cells' works with least squares alone",
-            "form = 'cells' without nonnegative, integer, consistency 'l1' and 'linf', summaries, PREFIXES and RANGES",
+            "form = 'cells' without nonnegative, integer, public_totals, consistency 'l1' and 'linf', summaries, "
+            "PREFIXES and RANGES",
         )
     if prod(question.sizes) > MOST_CELLS or not 1 <= len(question.keys) <= MOST_COLUMNS:
         raise refusal(

@@ -24,7 +24,7 @@ def with_intervals(request: SelectRequest, policy: Policy, conditions: Mapping[s
     """
     treatment = request.question.treatment
     plain = treatment.consistency == "l2" and not treatment.nonnegative and treatment.strategy in _STRATEGIES
-    plain = plain and treatment.norm is None and not treatment.finds_norm
+    plain = plain and treatment.norm is None and not treatment.finds_norm and not treatment.public_totals
     if (
         request.question.keys
         or request.question.grouping_sets != ((),)

@@ -153,11 +153,12 @@ def analyse_combined(ask: AskStatement, facts: PublicFacts, more: Sequence[Optio
 
 def _require_as_measured(analysis: Analysis) -> None:
     question = analysis.request.question
-    moved = question.treatment.moves or question.treatment.integer
+    moved = question.treatment.moves or question.treatment.integer or question.treatment.public_totals
     if moved or analysis.cells or question.summary is not None or question.selection is not None:
         raise Refusal(
             "releases are combined as they were measured, and by the sets that are grouped by",
-            accepted="a statement without nonnegative, integer, form = 'cells', summaries and selected keys",
+            accepted="a statement without nonnegative, integer, public_totals, form = 'cells', summaries and selected "
+            "keys",
         )
 
 

@@ -79,13 +79,14 @@ TABLE = (
     Option("ahead", "number", "how many times its price a target with reuse may pay, for later statements", Fraction(1),
            Fraction(100)),
     Option("other", "flag", "a row for what the threshold has dropped"),
+    Option("public_totals", "text", "a declared public table with totals that the answers must have"),
     *SUMMARY_OPTIONS,
     *CAPTIONS,
 )  # fmt: skip
 _NOT_FOR_SELECTED_KEYS = (
     "strategy", "budgets", "consistency", "nonnegative", "integer", "weights", "planning_seconds", "target_stderr",
     "strategy_table", "aggregate_weights", "quantiles", "quantile_intervals", "form", "reuse", "ahead",
-    "left_out", "total",
+    "left_out", "total", "public_totals",
 )  # fmt: skip
 STRATEGIES = (
     "auto", "I", "identity", "R", "residual", "O", "views", "Q", "marginals", "C", "clustering", "F", "fourier",
@@ -165,6 +166,7 @@ def read_options(expressions: Sequence[exp.Expr], place: exp.Expr, more: Sequenc
             groups=(given.whole("max_groups_contributed") or 0) if selection is None else 0,
             left_out=given.flag("left_out"),
             total=given.flag("total"),
+            public_totals=given.text("public_totals"),
         ),
         target,
         selection,

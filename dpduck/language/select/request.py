@@ -46,7 +46,7 @@ NAMES = tuple(option.name for option in SUMMARY_OPTIONS)
 _FILTERED = ("filter", "filter_one_sided", "filter_threshold", "filter_priority")
 _OF_OTHERS = (
     "strategy", "budgets", "nonnegative", "integer", "weights", "planning_seconds", "strategy_table", "target_stderr",
-    "aggregate_weights", "quantiles", "quantile_intervals", "max_norm_contributed",
+    "aggregate_weights", "quantiles", "quantile_intervals", "max_norm_contributed", "public_totals",
     "max_sum_norm_contributed", "centers", "max_groups_contributed",
 )  # fmt: skip
 _THRESHOLDED = ("threshold", "filter_threshold")
@@ -234,8 +234,8 @@ class Aggregate:
 class Treatment:
     """Planning and post-processing of answers. All fields are public.
 
-    The digest omits each field after `quantiles` that has its default, and always omits `usual`. It omits `quantiles`
-    if it is 'tree', or if no quantile is asked for.
+    The digest omits each field after `quantiles` that has its default, and always omits `usual` and `public_totals`. It
+    omits `quantiles` if it is 'tree', or if no quantile is asked for.
     """
 
     strategy: str = "auto"
@@ -258,6 +258,7 @@ class Treatment:
     left_out: bool = False  # whether intervals also cover the rows that MAX ROWS or a norm leaves out
     total: bool = False  # whether cells are scaled up to a total that is measured separately
     usual: bool = False  # whether norms are the default, because the statement gives no bounds
+    public_totals: str = ""  # a declared public table with known totals. The digest has Question.totals in its place
 
     @property
     def widens(self) -> bool:
@@ -305,6 +306,23 @@ class JointCounts:
 
 
 @dataclass(frozen=True)
+class PublicTotal:
+    """Total of an aggregate that is public: the sum of its answers in all cells with these labels.
+
+    cell: positions of keys, increasing, each with the position of its label. A key that is not in it is summed over.
+    """
+
+    aggregate: int
+    cell: tuple[tuple[int, int], ...]
+    total: Fraction
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Returns the keys that have a label."""
+        return tuple(key for key, _ in self.cell)
+
+
+@dataclass(frozen=True)
 class Question:
     """Question about the rows: keys, aggregates and their treatment.
 
@@ -324,6 +342,7 @@ class Question:
     selection: KeySelection | None = None  # of groups from the data, with one grouping set; None for public groups
     summary: Summary | None = None
     own: tuple[tuple[str, Value], ...] = ()  # options that a mechanism added. The digest has them if there are any
+    totals: tuple[PublicTotal, ...] = ()  # to which answers are brought. The digest has them if there are any
     together: tuple[tuple[JointCounts, ...], ...] = field(default=(), compare=False, repr=False)
 
     @property
@@ -422,6 +441,8 @@ class SelectRequest:
             description["periods"] = _fields(rows.periods, "also")
         if not question.own:
             del description["own"]
+        if not question.totals:
+            del description["totals"]
         description["aggregates"] = [_fields(aggregate, "text", "counts") for aggregate in question.aggregates]
         usual = {  # earlier versions had no such fields, so these values are no part of the digest
             "quantiles": treatment.quantiles == TREE or not any(agg.is_quantile for agg in question.aggregates),
@@ -435,6 +456,7 @@ class SelectRequest:
             "left_out": not treatment.left_out,
             "total": not treatment.total,
             "usual": True,
+            "public_totals": True,
         }
         description["treatment"] = _fields(treatment, *(name for name, held in usual.items() if held))
         if price.target is not None:  # a search may find another price next time, but the statement is the same

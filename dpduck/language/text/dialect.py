@@ -113,9 +113,22 @@ class PrivateParser(DuckDBParser):
         options: list[Any] = []
         if self._match_text_seq("OPTIONS"):
             options = self._parse_wrapped_csv(self._parse_assignment, optional=False) or []
+        if self._match_text_seq("PUBLIC", "TOTALS", "FROM"):
+            options.append(self._public_totals())
         clause = self.expression(DifferentialPrivacy(expressions=options))
         clause.meta[START] = start.start
         return clause
+
+    def _public_totals(self) -> Any:
+        """Reads the table after PUBLIC TOTALS FROM, as the option public_totals."""
+        first = self._curr
+        named = self._parse_table_parts()
+        parts = named.parts if isinstance(named, exp.Table) else []
+        name = exp.Literal.string(".".join(part.name for part in parts))
+        option = exp.EQ(this=exp.column("public_totals"), expression=name)
+        for node in (option, option.left, name):
+            node.meta[START] = first.start
+        return option
 
 
 class PrivateDuckDB(DuckDB):

@@ -1,6 +1,7 @@
 """Counts, sums and other aggregates by declared keys."""
 
 from dpduck.language.select.request import SelectRequest
+from dpduck.mechanisms.cubes.constrained import with_errors
 from dpduck.mechanisms.cubes.describe import advice, candidates
 from dpduck.mechanisms.cubes.error_forecast import foreseen
 from dpduck.mechanisms.cubes.measure import (
@@ -26,7 +27,7 @@ CUBES = Mechanism[SelectRequest, CubeProposal, Noisy](
     recover=recover_cube,
     describe=candidates,
     columns=cube_columns,
-    errors=lambda proposal, expect_rows: foreseen(proposal.found, expect_rows),
+    errors=lambda proposal, expect_rows: with_errors(foreseen(proposal.found, expect_rows), proposal.known),
     advise=advice,
     warn=lambda proposal, _: warn_of_count_bounds(proposal.request),
 )

@@ -110,8 +110,8 @@ def _covariances(releases: ReleaseStore, release: StoredRelease) -> Covariances:
         raise Refusal(
             "no covariances are kept for this release",
             accepted="a release of counts alone, or of one sum, by consistency 'l2' or 'none', without nonnegative, "
-            "integer, PREFIXES and RANGES, of at most 20000 grouping sets; with a norm, of one count, without left_out "
-            "and total",
+            "integer, public_totals, PREFIXES and RANGES, of at most 20000 grouping sets; with a norm, of one count, "
+            "without left_out and total",
         )
     return covariances_from_text(text)
 

@@ -173,7 +173,8 @@ def _note(cube: CubePlan, plan: Plan) -> str:
         else ""
     )
     law = f"{plan.noise.value} noise" if not cube.measures[0].choices else "exponential mechanism"
-    return f"{law}; privacy unit {request.rows.unit_text}{groups_text(request)}{bound}{_hint(cube)}"
+    totals = "; dp_errors() has the errors after public totals" if request.question.totals else ""
+    return f"{law}; privacy unit {request.rows.unit_text}{groups_text(request)}{bound}{totals}{_hint(cube)}"
 
 
 def _hint(cube: CubePlan) -> str:

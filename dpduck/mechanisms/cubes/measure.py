@@ -22,6 +22,12 @@ from dpduck.language.rows.facts import SourceColumn
 from dpduck.language.select.conditions import is_partial
 from dpduck.language.select.request import JointCounts, SelectRequest
 from dpduck.language.select.together import MOST_JOINT
+from dpduck.mechanisms.cubes.constrained import (
+    Constrained,
+    constrained_aggregates,
+    with_laws,
+    with_public_totals,
+)
 from dpduck.mechanisms.cubes.measures import Measure
 from dpduck.mechanisms.cubes.plan import CubePlan, MeasurePlan, plan_cube, recover_table, tree_buckets
 from dpduck.mechanisms.cubes.recover import Tables, answers_of, covariances_text, error_laws, wholes
@@ -56,6 +62,7 @@ class CubeProposal:
 
     found: CubePlan
     groups: tuple[MeasureAsks, ...]
+    known: tuple[Constrained, ...] = ()  # the aggregates that are brought to public totals
 
     @property
     def request(self) -> SelectRequest:
@@ -65,7 +72,7 @@ class CubeProposal:
 def propose_cube(request: SelectRequest) -> CubeProposal:
     """Returns the plan and the asks of a request with declared domains for all keys."""
     cube = plan_cube(request)
-    return CubeProposal(cube, tuple(declare_asks(cube)))
+    return CubeProposal(cube, tuple(declare_asks(cube)), constrained_aggregates(cube))
 
 
 def cube_asks(proposal: CubeProposal) -> Sequence[Ask[Any]]:
@@ -77,7 +84,8 @@ def cube_header(proposal: CubeProposal) -> ReleaseHeader:
     """Describes the release before anything is counted."""
     cube = proposal.found
     rows = sum(rows_per_set(cube.request.question))
-    return ReleaseHeader(cube.request, f"{cube.chance}, {cube.strategy}", cube.strategy, error_laws(cube), rows)
+    laws = with_laws(error_laws(cube), proposal.known)
+    return ReleaseHeader(cube.request, f"{cube.chance}, {cube.strategy}", cube.strategy, laws, rows)
 
 
 def cube_columns(proposal: CubeProposal) -> Columns:
@@ -103,6 +111,9 @@ def recover_cube(proposal: CubeProposal, noisy: Noisy, tools: Tools) -> Released
     everything = range(len(cube.measures))
     moved = [measured[number] for number in everything] if cube.request.question.treatment.moves else None
     answers = answers_of(cube, [tables[number] for number in everything], moved)
+    if proposal.known:
+        linear = answers_of(cube, [measured[number] for number in everything])
+        answers = with_public_totals(answers, linear, proposal.known, cube.request.question)
     rows = release_rows(cube.request, answers, wholes(cube), tools.box)
     return ReleasedTable(cube_columns(proposal), rows, covariances_text(cube), _measurements_to_bytes(proposal, noisy))
 
@@ -122,7 +133,7 @@ def _recover(
     else:  # the last axis of the only table has a row of the strategy for each table
         drawn = [[np.array(values[..., row]) for (values,) in noisy] for row in range(len(strategy.rows))]
     tables[number] = [recover_table(plan, values, treatment) for values in drawn]
-    if treatment.moves:
+    if treatment.moves or cube.request.question.totals:
         measured[number] = [recover_linearly(plan, values) for values in drawn]
 
 

@@ -255,6 +255,8 @@ def is_whole(cube: CubePlan, number: int) -> bool:
     request, use = cube.request, cube.uses[number]
     if request.question.treatment.integer:
         return True
+    if any(total.aggregate == number for total in request.question.totals):
+        return False
     measured = cube.measures[use.measure]
     plan = measured.plan
     counts = measured.measure.operand is None or not measured.measure.operand.sql or measured.measure.form == "count"
@@ -330,6 +332,8 @@ def covariances_text(cube: CubePlan) -> str | None:
     treatment, plan = request.question.treatment, plans[0]
     programs = any(solves_program(candidate) for candidate in plans)
     if treatment.integer or treatment.nonnegative or programs or len(request.question.grouping_sets) > MOST_COVARIANCES:
+        return None
+    if request.question.totals:
         return None
     single = len(plans) == 1 and cube.measures[0].measure.strategy is not None
     weighed = len(cube.uses) == 1 and _is_rounded(cube, cube.uses[0]) and not treatment.widens

@@ -130,15 +130,15 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, epsilon = 2) COUNT(*) FROM
 
 -- title: an unknown option
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, noise = 'none') COUNT(*) FROM requests
--- refused: line 1, column 55: the option 'noise' is unknown; accepted: epsilon, delta, rho, privacy_unit_column, max_rows_contributed, max_groups_contributed, group_selection_strategy, min_privacy_units_per_group, strategy, budgets, consistency, nonnegative, integer, confidence, refresh, weights, planning_seconds, target_stderr, strategy_table, aggregate_weights, quantiles, quantile_intervals, max_norm_contributed, max_sum_norm_contributed, .. (docs/sql.md has all 41)
+-- refused: line 1, column 55: the option 'noise' is unknown; accepted: epsilon, delta, rho, privacy_unit_column, max_rows_contributed, max_groups_contributed, group_selection_strategy, min_privacy_units_per_group, strategy, budgets, consistency, nonnegative, integer, confidence, refresh, weights, planning_seconds, target_stderr, strategy_table, aggregate_weights, quantiles, quantile_intervals, max_norm_contributed, max_sum_norm_contributed, .. (docs/sql.md has all 42)
 
 -- title: the older name kappa
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, kappa = 2) COUNT(*) FROM requests
--- refused: line 1, column 55: the option 'kappa' is unknown; accepted: max_groups_contributed, of epsilon, delta, rho, privacy_unit_column, max_rows_contributed, max_groups_contributed, group_selection_strategy, min_privacy_units_per_group, strategy, budgets, consistency, nonnegative, integer, confidence, refresh, weights, planning_seconds, target_stderr, strategy_table, aggregate_weights, quantiles, quantile_intervals, max_norm_contributed, max_sum_norm_contributed, .. (docs/sql.md has all 41)
+-- refused: line 1, column 55: the option 'kappa' is unknown; accepted: max_groups_contributed, of epsilon, delta, rho, privacy_unit_column, max_rows_contributed, max_groups_contributed, group_selection_strategy, min_privacy_units_per_group, strategy, budgets, consistency, nonnegative, integer, confidence, refresh, weights, planning_seconds, target_stderr, strategy_table, aggregate_weights, quantiles, quantile_intervals, max_norm_contributed, max_sum_norm_contributed, .. (docs/sql.md has all 42)
 
 -- title: the older name k_threshold
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, k_threshold = 2) COUNT(*) FROM requests
--- refused: line 1, column 55: the option 'k_threshold' is unknown; accepted: min_privacy_units_per_group, of epsilon, delta, rho, privacy_unit_column, max_rows_contributed, max_groups_contributed, group_selection_strategy, min_privacy_units_per_group, strategy, budgets, consistency, nonnegative, integer, confidence, refresh, weights, planning_seconds, target_stderr, strategy_table, aggregate_weights, quantiles, quantile_intervals, max_norm_contributed, max_sum_norm_contributed, .. (docs/sql.md has all 41)
+-- refused: line 1, column 55: the option 'k_threshold' is unknown; accepted: min_privacy_units_per_group, of epsilon, delta, rho, privacy_unit_column, max_rows_contributed, max_groups_contributed, group_selection_strategy, min_privacy_units_per_group, strategy, budgets, consistency, nonnegative, integer, confidence, refresh, weights, planning_seconds, target_stderr, strategy_table, aggregate_weights, quantiles, quantile_intervals, max_norm_contributed, max_sum_norm_contributed, .. (docs/sql.md has all 42)
 
 -- title: COUNT of a column
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 100) item, COUNT(note) FROM requests GROUP BY item

@@ -118,9 +118,18 @@ def fill(clinic: Clinic, noise: str) -> None:
     for name in GROUPS:
         clinic.rows(table_sql(name))
         clinic.dp(policy_sql(name, budget))
+    for name, select in PUBLIC.items():
+        clinic.rows(f"CREATE TABLE {name} AS {select}")
+        clinic.dp(f"DECLARE PUBLIC TABLE {name}")
 
 
 X = "least(greatest(x, 0), 200)"
+PUBLIC = {
+    "known_counts": "SELECT g, count(*) AS a FROM people WHERE g < 400 GROUP BY g",
+    "known_halves": "SELECT h, count(*) AS a FROM few GROUP BY h",
+    "known_sums": f"SELECT g, sum({X}) AS a FROM people WHERE g < 400 GROUP BY g",
+}
+"""Totals that are public, of a fifth of the groups or of all of them."""
 SETS = "GROUPING SETS ((g, h), (g))"
 BY_GROUP = f"SELECT g, sum(least(s, 100)) FROM (SELECT g, who, sum({X}) AS s FROM people GROUP BY g, who) GROUP BY g"
 PREFIXES = (
@@ -141,6 +150,15 @@ DESIGNS: tuple[Design, ...] = (
     Design("nonnegative and integer", "count(*)", "count(*)", "nonnegative = TRUE, integer = TRUE", wide=WHOLE),
     Design("sparse, nonnegative", "count(*)", "count(*)", "nonnegative = TRUE", "g, k", "g, k", where="g % 20 = 7",
            occupied=True, wide=WHOLE),
+    Design("public totals", "count(*)", "count(*)", "public_totals = 'known_counts'", "g, h", "g, h", alike=2,
+           wide=WHOLE),
+    Design("public totals, nonnegative", "count(*)", "count(*)", "public_totals = 'known_counts', nonnegative = TRUE",
+           "g, h", "g, h", alike=2, wide=WHOLE),
+    Design("public totals, whole counts", "count(*)", "count(*)",
+           "public_totals = 'known_counts', nonnegative = TRUE, integer = TRUE", "g, h", "g, h", alike=2, wide=WHOLE),
+    Design("public totals, sets", "count(*)", "count(*)", "public_totals = 'known_halves'", "g, h", SETS, "few",
+           wide=WHOLE),
+    Design("public totals of a sum", "sum(x)", f"sum({X})", "public_totals = 'known_sums'", "g, h", "g, h", alike=2),
     Design("sum", "sum(x)", f"sum({X})"),
     Design("sum, wide bounds", "sum(z)", "sum(z)"),
     Design("sum of a join", "sum(x)", f"sum({X})", table="people JOIN levels USING (k)", where="fine"),
