@@ -194,10 +194,17 @@ def read_analysis(
     shown = tuple((part.name, number) for part in items if (number := answers.number_of(part.expression)) is not None)
     cells = () if options.form == "sets" else cell_columns(ask, select, items, answers, request)
     rest = options.reuse, options.ahead, items_without_answers(released, items, answers) if ask.view is not None else ()
-    found = Analysis(request, outer, require_confidence(options), shown, cells, *rest, options.caption)
+    last = options.caption, _grouped(items, keys, answers)
+    return Analysis(request, outer, require_confidence(options), shown, cells, *rest, *last), source
+
+
+def _grouped(
+    items: tuple[SelectItem, ...], keys: tuple[Key, ...], answers: AnswerReader
+) -> tuple[tuple[str, int], ...]:
+    """Returns the names of items that are a key unchanged, each with the key's number."""
     numbers = {key.name: number for number, key in enumerate(keys)}
-    grouped = ((part.name, answers.key_of(part.expression)) for part in items)
-    return replace(found, grouped=tuple((name, numbers[key]) for name, key in grouped if key in numbers)), source
+    named = ((part.name, answers.key_of(part.expression)) for part in items)
+    return tuple((name, numbers[key]) for name, key in named if key in numbers)
 
 
 def _possible(

@@ -17,7 +17,7 @@ from dpduck.mechanisms.released_rows import AnswerColumn
 from dpduck.strategies.recovery.controlled import nearest_counts, rounded_counts, with_rest
 from dpduck.strategies.recovery.covariances import covariances
 from dpduck.strategies.recovery.intervals import ErrorLaw
-from dpduck.strategies.recovery.projection import Projection, projection_onto
+from dpduck.strategies.recovery.projection import TotalsProjection, projection_onto
 from dpduck.strategies.recovery.recover import solves_program
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import InternalError, Refusal
@@ -30,7 +30,7 @@ class Constrained:
     """Aggregate with public totals. size: the variance of its answers, if a table's cell has variance 1."""
 
     aggregate: int
-    projection: Projection
+    projection: TotalsProjection
     size: float
 
 

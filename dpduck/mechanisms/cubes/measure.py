@@ -72,7 +72,8 @@ class CubeProposal:
 def propose_cube(request: SelectRequest) -> CubeProposal:
     """Returns the plan and the asks of a request with declared domains for all keys."""
     cube = plan_cube(request)
-    return CubeProposal(cube, tuple(declare_asks(cube)), constrained_aggregates(cube))
+    known = constrained_aggregates(cube) if cube.request.question.totals else ()
+    return CubeProposal(cube, tuple(declare_asks(cube)), known)
 
 
 def cube_asks(proposal: CubeProposal) -> Sequence[Ask[Any]]:
@@ -84,7 +85,7 @@ def cube_header(proposal: CubeProposal) -> ReleaseHeader:
     """Describes the release before anything is counted."""
     cube = proposal.found
     rows = sum(rows_per_set(cube.request.question))
-    laws = with_laws(error_laws(cube), proposal.known)
+    laws = with_laws(error_laws(cube), proposal.known) if proposal.known else error_laws(cube)
     return ReleaseHeader(cube.request, f"{cube.chance}, {cube.strategy}", cube.strategy, laws, rows)
 
 

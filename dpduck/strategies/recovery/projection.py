@@ -59,7 +59,7 @@ class Equations:
 
 
 @dataclass(frozen=True, eq=False)
-class Projection:
+class TotalsProjection:
     """Projection of all released cells onto equations. variances: of each cell afterwards, 0 if it is known exactly."""
 
     equations: Equations
@@ -77,7 +77,7 @@ class Projection:
         return np.split(cells, np.cumsum(self.equations.cells)[:-1])
 
 
-def projection_onto(equations: Equations, covariances: Covariances) -> Projection:
+def projection_onto(equations: Equations, covariances: Covariances) -> TotalsProjection:
     """Returns the projection of answers with these covariances."""
     crossed = _covariances_with(covariances, equations)
     _, scales, inverse = _roots(equations.weights @ crossed)
@@ -90,7 +90,7 @@ def projection_onto(equations: Equations, covariances: Covariances) -> Projectio
     )
     variances = own - np.square(explained).sum(axis=1)
     variances[variances < KNOWN * own] = 0.0
-    return Projection(equations, (explained @ inverse.T) / scales, variances)
+    return TotalsProjection(equations, (explained @ inverse.T) / scales, variances)
 
 
 def _roots(covariance: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -8,7 +8,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS () count(*) FROM visits
 
 -- title: an unknown option
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, kappa = 1) count(*) FROM visits
--- refused: line 1, column 56: the option 'kappa' is unknown; accepted: max_groups_contributed, of epsilon, delta, rho, privacy_unit_column, max_rows_contributed, max_groups_contributed, group_selection_strategy, min_privacy_units_per_group, strategy, budgets, consistency, nonnegative, integer, confidence, refresh, weights, planning_seconds, target_stderr, strategy_table, public_totals, aggregate_weights, quantiles, quantile_intervals, max_norm_contributed, .. (docs/sql.md has all 42)
+-- refused: line 1, column 56: the option 'kappa' is unknown; accepted: max_groups_contributed, of epsilon, delta, rho, privacy_unit_column, max_rows_contributed, max_groups_contributed, group_selection_strategy, min_privacy_units_per_group, strategy, budgets, consistency, nonnegative, integer, confidence, refresh, weights, planning_seconds, target_stderr, strategy_table, aggregate_weights, quantiles, quantile_intervals, max_norm_contributed, max_sum_norm_contributed, .. (docs/sql.md has all 42)
 
 -- title: an option twice
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, EPSILON = 2) count(*) FROM visits
@@ -16,7 +16,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, EPSILON = 2) count(*) FRO
 
 -- title: an option without a value
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon) count(*) FROM visits
--- refused: line 1, column 43: an option is written name = value; accepted: epsilon, delta, rho, privacy_unit_column, max_rows_contributed, max_groups_contributed, group_selection_strategy, min_privacy_units_per_group, strategy, budgets, consistency, nonnegative, integer, confidence, refresh, weights, planning_seconds, target_stderr, strategy_table, public_totals, aggregate_weights, quantiles, quantile_intervals, max_norm_contributed, .. (docs/sql.md has all 42)
+-- refused: line 1, column 43: an option is written name = value; accepted: epsilon, delta, rho, privacy_unit_column, max_rows_contributed, max_groups_contributed, group_selection_strategy, min_privacy_units_per_group, strategy, budgets, consistency, nonnegative, integer, confidence, refresh, weights, planning_seconds, target_stderr, strategy_table, aggregate_weights, quantiles, quantile_intervals, max_norm_contributed, max_sum_norm_contributed, .. (docs/sql.md has all 42)
 
 -- title: options without =
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon 1) count(*) FROM visits
@@ -157,7 +157,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, refresh = '<<x * 101>>') 
 
 -- title: a misspelt option
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilonn = 1) count(*) FROM visits
--- refused: line 1, column 43: the option 'epsilonn' is unknown; accepted: epsilon (did you mean that?), or delta, rho, privacy_unit_column, max_rows_contributed, max_groups_contributed, group_selection_strategy, min_privacy_units_per_group, strategy, budgets, consistency, nonnegative, integer, confidence, refresh, weights, planning_seconds, target_stderr, strategy_table, public_totals, aggregate_weights, quantiles, quantile_intervals, max_norm_contributed, max_sum_norm_contributed, .. (docs/sql.md has all 42)
+-- refused: line 1, column 43: the option 'epsilonn' is unknown; accepted: epsilon (did you mean that?), or delta, rho, privacy_unit_column, max_rows_contributed, max_groups_contributed, group_selection_strategy, min_privacy_units_per_group, strategy, budgets, consistency, nonnegative, integer, confidence, refresh, weights, planning_seconds, target_stderr, strategy_table, aggregate_weights, quantiles, quantile_intervals, max_norm_contributed, max_sum_norm_contributed, left_out, .. (docs/sql.md has all 42)
 
 -- title: a misspelt option of a private table
 CREATE PRIVATE TABLE t OPTIONS (epsilon = 1, round = 4) AS SELECT sex FROM visits WORKLOAD MARGINALS (1)

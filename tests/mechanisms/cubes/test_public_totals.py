@@ -181,7 +181,7 @@ def test_intervals_hold_what_they_say(census: Clinic, treatment: str, price: str
 
 
 def test_other_answers_and_known_answers_are_as_before(census: Clinic) -> None:
-    """An answer without a total is untouched. What was measured is kept without totals, so that dp_known stays right."""
+    """An answer without a total is untouched. What was measured is kept, so that dp_known stays right."""
     selected = "sex, count(*) AS n, avg(income) AS m, dp_stderr(m) AS e"
     declare(census, "everybody", "SELECT 600 AS n")
     census.dp(asked("public_totals = 'everybody'", selected, "sex", "epsilon = 3"))
