@@ -40,8 +40,7 @@ from dpduck.language.statements.parse import parse_ask, parse_statement
 from dpduck.language.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.language.text.names import GROUPING_LEVEL, TableName
 from dpduck.mechanisms.answers_sql import empty_release_sql, margins_sql
-from dpduck.mechanisms.cubes.measures import with_matrix
-from dpduck.mechanisms.cubes.public_totals import with_totals
+from dpduck.mechanisms.cubes.public_totals import with_tables
 from dpduck.mechanisms.forecast import explain_sql
 from dpduck.mechanisms.known.cells import cells_sql
 from dpduck.mechanisms.known.reuse import forecast_reuse, nothing_sql, reuse_digest
@@ -412,11 +411,7 @@ class Database:
             def analyse_under(terms: PolicyTerms | None) -> Analysed:
                 catalog = now if terms is None else Catalog(cursor, self._policies, box, caller, looked, terms)
                 fresh = statement if terms is None and earlier is None else parse_ask(text)
-                analysis = analyse(fresh, catalog, own_options())
-                if analysis.request.question.treatment.strategy_table:
-                    analysis = with_matrix(analysis, catalog)
-                if analysis.request.question.treatment.public_totals:
-                    analysis = with_totals(analysis, catalog)
+                analysis = with_tables(analyse(fresh, catalog, own_options()), catalog)
                 finished.append(Analysed(fresh, analysis, now.facts, terms))
                 return finished[-1]
 

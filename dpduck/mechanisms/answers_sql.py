@@ -144,11 +144,11 @@ def _by_cell(law: ErrorLaw, number: int, analysis: Analysis) -> str:
     jump = f"CASE WHEN {stderr} < {JUMPY * law.step!r} THEN {law.step!r} ELSE {law.step / 2!r} END"
     width = f"least({of_sum.farthest!r} * {stderr}, {of_sum.usual!r} * {stderr} + {jump})"
     if _is_constrained(number, analysis):  # a cell that public totals determine has no error
-        return f"CASE WHEN {stderr} = 0 THEN 0 ELSE {_rounded(width, analysis)} END"
-    return _rounded(width, analysis)
+        return f"CASE WHEN {stderr} = 0 THEN 0 ELSE {_round_width(width, analysis)} END"
+    return _round_width(width, analysis)
 
 
-def _rounded(width: str, analysis: Analysis) -> str:
+def _round_width(width: str, analysis: Analysis) -> str:
     return f"ceil({width} + 0.5)" if analysis.request.question.treatment.integer else width
 
 

@@ -14,7 +14,7 @@ from dpduck.language.rows.facts import Policy, RequestRows
 from dpduck.language.select.analyse import Analysis, analyse
 from dpduck.language.statements.kinds import AskStatement, CreatePrivate
 from dpduck.language.text.names import TableName
-from dpduck.mechanisms.cubes.measures import with_matrix
+from dpduck.mechanisms.cubes.public_totals import with_tables
 from dpduck.mechanisms.registry import own_options
 from dpduck.mechanisms.release import PlaceOf
 from dpduck.mechanisms.streams.plan import StreamRequest, analyse_stream
@@ -49,9 +49,7 @@ class TrialTools:
         with Sandbox(self.answered) as box, self.open_cursor() as cursor:
             cursor.execute("BEGIN TRANSACTION READ ONLY")
             catalog = Catalog(cursor, self.policies, box, None, None, terms)
-            analysis = analyse(ask, catalog, own_options())
-            strategy = analysis.request.question.treatment.strategy_table
-            return with_matrix(analysis, catalog) if strategy else analysis
+            return with_tables(analyse(ask, catalog, own_options()), catalog)
 
     def analyse_stream(self, statement: CreatePrivate, terms: PolicyTerms | None) -> StreamRequest:
         """Analyses a stream as its creation would."""

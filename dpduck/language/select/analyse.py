@@ -194,11 +194,11 @@ def read_analysis(
     shown = tuple((part.name, number) for part in items if (number := answers.number_of(part.expression)) is not None)
     cells = () if options.form == "sets" else cell_columns(ask, select, items, answers, request)
     rest = options.reuse, options.ahead, items_without_answers(released, items, answers) if ask.view is not None else ()
-    last = options.caption, _grouped(items, keys, answers)
+    last = options.caption, _name_keys(items, keys, answers)
     return Analysis(request, outer, require_confidence(options), shown, cells, *rest, *last), source
 
 
-def _grouped(
+def _name_keys(
     items: tuple[SelectItem, ...], keys: tuple[Key, ...], answers: AnswerReader
 ) -> tuple[tuple[str, int], ...]:
     """Returns the names of items that are a key unchanged, each with the key's number."""

@@ -16,6 +16,7 @@ import scipy
 from dpduck.language.select.analyse import Analysis
 from dpduck.language.select.request import Aggregate, PublicTotal, Question
 from dpduck.language.text.names import TableName
+from dpduck.mechanisms.cubes.measures import with_matrix
 from dpduck.mechanisms.cubes.nested_keys import determines, fold_cells
 from dpduck.store.catalog import Catalog
 from dpduck.strategies.recovery.controlled import has_counts, nest_twice
@@ -30,6 +31,13 @@ MOST_ENTRIES = 1 << 22
 
 MOST_SETS = 256
 LARGEST_COUNT = 1 << 53
+
+
+def with_tables(analysis: Analysis, catalog: Catalog) -> Analysis:
+    """Returns the analysis with what the public tables hold that its options name: a strategy, totals."""
+    if analysis.request.question.treatment.strategy_table:
+        analysis = with_matrix(analysis, catalog)
+    return with_totals(analysis, catalog) if analysis.request.question.treatment.public_totals else analysis
 
 
 def with_totals(analysis: Analysis, catalog: Catalog) -> Analysis:
