@@ -411,7 +411,9 @@ class Database:
             def analyse_under(terms: PolicyTerms | None) -> Analysed:
                 catalog = now if terms is None else Catalog(cursor, self._policies, box, caller, looked, terms)
                 fresh = statement if terms is None and earlier is None else parse_ask(text)
-                analysis = with_tables(analyse(fresh, catalog, own_options()), catalog)
+                analysis = analyse(fresh, catalog, own_options())
+                if analysis.request.question.treatment.names_tables:
+                    analysis = with_tables(analysis, catalog)
                 finished.append(Analysed(fresh, analysis, now.facts, terms))
                 return finished[-1]
 

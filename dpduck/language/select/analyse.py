@@ -191,20 +191,20 @@ def read_analysis(
         request = add_summary(request, options.summary, source.policy.expect_rows, clause or select)
     check_rows(select, request, source, answers.reader, builder.written, facts, run=not known)
     outer = surround(ask.query, select, released, tuple(item.name for item in items), facts)
-    shown = tuple((part.name, number) for part in items if (number := answers.number_of(part.expression)) is not None)
+    shown, grouped = _name_columns(items, keys, answers)
     cells = () if options.form == "sets" else cell_columns(ask, select, items, answers, request)
     rest = options.reuse, options.ahead, items_without_answers(released, items, answers) if ask.view is not None else ()
-    last = options.caption, _name_keys(items, keys, answers)
-    return Analysis(request, outer, require_confidence(options), shown, cells, *rest, *last), source
+    return Analysis(request, outer, require_confidence(options), shown, cells, *rest, options.caption, grouped), source
 
 
-def _name_keys(
+def _name_columns(
     items: tuple[SelectItem, ...], keys: tuple[Key, ...], answers: AnswerReader
-) -> tuple[tuple[str, int], ...]:
-    """Returns the names of items that are a key unchanged, each with the key's number."""
+) -> tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]:
+    """Returns the names of items that are an aggregate unchanged, and of those that are a key, with their numbers."""
+    shown = tuple((part.name, number) for part in items if (number := answers.number_of(part.expression)) is not None)
     numbers = {key.name: number for number, key in enumerate(keys)}
     named = ((part.name, answers.key_of(part.expression)) for part in items)
-    return tuple((name, numbers[key]) for name, key in named if key in numbers)
+    return shown, tuple((name, numbers[key]) for name, key in named if key in numbers)
 
 
 def _possible(

@@ -261,6 +261,11 @@ class Treatment:
     public_totals: str = ""  # a declared public table with known totals. The digest has Question.totals in its place
 
     @property
+    def names_tables(self) -> bool:
+        """Tells whether options name public tables, which are read before planning."""
+        return bool(self.strategy_table or self.public_totals)
+
+    @property
     def widens(self) -> bool:
         """Tells whether intervals of counts and sums depend on answers, and are stored with them."""
         return self.left_out or self.total
