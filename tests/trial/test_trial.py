@@ -20,7 +20,7 @@ from tests.trial.trial_tables import TABLES, VISITS, TrialTable
 
 ALICE, OWNER = Caller("alice", owner=False), Caller("owner", owner=True)
 REAL, FAR = 200, 6.5
-"""Real releases of a statement, and the largest distance in standard errors: the chance of more is below 1e-10."""
+"""Real releases of a statement, and the largest distance in standard errors: the chance of more is below 1e-7 each."""
 
 
 def clinic_of(open_clinic: Callable[..., Clinic], table: TrialTable) -> Clinic:
@@ -40,8 +40,11 @@ def tried(clinic: Clinic, text: str, runs: int = 100) -> Trial:
 
 
 def mean_within(shares: list[float], predicted: float, runs: int) -> bool:
-    """Tells whether a predicted share over `runs` releases agrees with the shares of real releases."""
-    spread = max(stdev(shares), 0.5 / len(shares)) * (1 / len(shares) + 1 / runs) ** 0.5
+    """Tells whether a predicted share over `runs` releases agrees with the shares of real releases.
+
+    The spread is at least 0.3, that of an event of one release in ten: rarer events may be in no real release.
+    """
+    spread = max(stdev(shares), 0.3) * (1 / len(shares) + 1 / runs) ** 0.5
     return abs(fmean(shares) - predicted) <= FAR * spread + 1e-9
 
 
@@ -95,7 +98,7 @@ def test_a_wrong_prediction_is_found(open_clinic: Callable[..., Clinic]) -> None
         table.name, table.setup, table.policy, table.statement.replace("epsilon = 0.2", "epsilon = {price}"),
         table.truth, table.keys,
     )  # fmt: skip
-    trial = tried(clinic, shown.statement.replace("{price}", "0.2").replace("{tag}", "tried"), 200)
+    trial = tried(clinic, shown.statement.replace("{price}", "0.05").replace("{tag}", "tried"), 200)
     rows = [clinic.dp(shown.statement.replace("{price}", "5").replace("{tag}", f"r{n}")) for n in range(40)]
     truth = dict(clinic.rows(table.truth))
     shares = [fmean(abs(n / truth[ward] - 1) <= 0.1 for ward, n in run) for run in rows]
