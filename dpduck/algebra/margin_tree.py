@@ -31,7 +31,7 @@ WORTH_IT = 8  # least number of marginals for the sweep of a binary table. Fewer
 
 @dataclass(frozen=True, eq=False)
 class BinaryMargins:
-    """Sweep for marginals of a table of 2^attributes cells."""
+    """Sweep (one pass) that computes marginals of a table of 2^attributes cells."""
 
     attributes: int
     order: int  # the most attributes of a marginal

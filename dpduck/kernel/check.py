@@ -84,7 +84,7 @@ class Carried:
     """Privacy unit of a source's rows. key: its name in the ledger, "" if all rows are public.
 
     choices: expressions that each give a row's unit, () if each row is a unit. links: link names of columns. Rows with
-    equal values under one link name are of one unit. word: PER's word, "" without PER.
+    equal values under one link name are of one unit. word: the word after PER, "" without PER.
     collated: whether a collation compares some text. aliases: aliases of all relations, also in SEMI and ANTI joins.
     """
 
@@ -134,7 +134,7 @@ def require_carried(
 
 
 def _require_free(unit: Expression | None, carried: Carried) -> None:
-    """Refuses names that would clash with the joins to a Referenced unit: aliases of its tables, reserved columns."""
+    """Refuses aliases and column names that the joins to a Referenced unit need for themselves."""
     person = person_of(unit)
     if isinstance(person, Referenced):
         steps = {fold(step.key.relation) for step in person.steps}
@@ -278,7 +278,7 @@ def _derive_join(left: Carried, join: Join, first: First, facts: Facts) -> Carri
 
 
 def _require_cut(join: Join, side: Carried, first: First) -> None:
-    """Refuses a row limit on a private table unless its keys identify one unit, and all columns decide the order."""
+    """Refuses a row limit on a private table unless the keys determine the unit, and all columns the order."""
     alias, cut = "" if isinstance(first, Grouped) else fold(first.alias), (*join.keys, *join.content)
     demand(all(fold(column.relation) == alias for column in cut), "a cut by another table's columns")
     alone = bool(join.copies) == bool(join.content) >= bool(join.keys)
@@ -386,7 +386,7 @@ def _derive_union(union: Union, facts: Facts) -> Carried:
 
 
 def _of_relation(unit: RelationColumn, word: str) -> Expression:
-    """Returns the unit that a relation has as a column of its own. word: PER's word, which adds the period's number."""
+    """Returns the unit that a relation has as a column of its own. word: after PER. It adds the period's number."""
     return InPeriod(unit, RelationColumn(unit.relation, PERIOD_COLUMN, NUMBER_TYPE)) if word else unit
 
 
@@ -405,7 +405,7 @@ def _shown_type(output: Expression) -> str:
 
 
 def _require_names(names: Iterable[str], word: str) -> None:
-    """Refuses reserved names, duplicates, names of the unit's columns, and text that is no name. word: PER's word."""
+    """Refuses reserved names, duplicates, names of the unit's columns, and text that is no name. word: that of PER."""
     folded = [fold(UNIT_COLUMN), *([fold(PERIOD_COLUMN)] if word else [])]
     for name in names:
         bare = unquote_identifier(name)
@@ -455,7 +455,7 @@ def _of_units(units: Units, facts: Facts) -> Carried:
 
 
 def _is_mixed(unit: Expression) -> bool:
-    """Tells whether a unit is the first of units of several types. Its column has the wider type, and is never read."""
+    """Tells whether a unit is the first of units of several types. Its column is never read."""
     unit = person_of(unit) or unit
     return isinstance(unit, FirstOf) and len({unit_type(choice) for choice in unit.choices}) > 1
 

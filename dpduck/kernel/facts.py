@@ -16,7 +16,8 @@ from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold, quote_identifier
 
 RESERVED = "dpduck_"
-"""Prefix of the columns that dpduck adds. No column of a prepared table, or of a table with numbered rows, has it."""
+"""Prefix of columns that dpduck adds. Prepared tables, and tables with numbered rows, have no such column of their own.
+"""
 
 CHANGED = "a policy, a key or a public table changed meanwhile"
 

@@ -155,7 +155,7 @@ def _weight(number: int) -> str:
 
 
 def _sum_columns(aggregates: Sequence[Contribution]) -> list[tuple[int, str]]:
-    """Lists the columns that weights multiply, each with the number of its aggregate."""
+    """Lists the columns to be multiplied by weights, each with the number of its aggregate."""
     columns = []
     for number, aggregate in enumerate(aggregates):
         names = [f"dpduck_rows_{number}"]
@@ -185,7 +185,7 @@ def unit_columns(aggregates: Sequence[Contribution], by_unit: Sequence[str]) -> 
 
 
 def magnitude_sql(aggregate: Contribution, number: int, kind: str) -> str:
-    """Writes the absolute value of a unit's integer, in one cell or over all cells."""
+    """Writes the absolute value of a unit's integer, either in one cell or added up over all cells."""
     if aggregate.form == "count":
         return f"CAST(dpduck_rows_{number} AS {kind})"
     if aggregate.form == "valued":

@@ -101,7 +101,7 @@ def stage_sql(
 
 
 def _require_weights(aggregates: Sequence[Contribution], max_rows: int | None, apart: bool) -> None:
-    """Refuses weights for only some aggregates, for rows that are units, and for groups that might be one."""
+    """Refuses weights of only some aggregates, of rows that are units, and of groups that are not told apart."""
     if max_rows is None or not all(aggregate.norm for aggregate in aggregates):
         raise InternalError("weights of some counts, or of rows")
     if not apart:
@@ -158,10 +158,10 @@ def arrivals_sql(
 def taken_sql(source: str, past: str, cells: Sequence[str], aggregates: Sequence[Contribution], max_rows: int) -> str:
     """Writes the rows of each unit that come first by (period, order, cells, flags, steps), max_rows in all.
 
-    past: table of UNIT and KEPT, the number of a unit's rows that each earlier count kept. So many fewer are kept now.
-    The kept rows depend on the unit's own rows alone, now and before. If only units are counted, rows of one unit,
-    period and cell become one, with every flag of any of them. Then max_rows limits the cells of a unit and not its
-    rows. A merged row adds as much as all its rows would.
+    past: table of UNIT and KEPT, the number of a unit's rows that each earlier count kept. By that number, fewer are
+    kept now. The kept rows depend on the unit's own rows alone, now and before. If only units are counted, rows of one
+    unit, period and cell become one, with every flag of any of them. Then max_rows limits the cells of a unit and not
+    its rows. A merged row adds as much as all its rows would.
     """
     used, arrived = [name for number, agg in enumerate(aggregates) for name in _columns(number, agg)], source
     if aggregates and all(_is_presence(agg) for agg in aggregates):

@@ -118,7 +118,7 @@ def _of_summary(law: ErrorLaw, number: int, analysis: Analysis, column_names: Se
 
 
 def _of_selected(laws: Sequence[ErrorLaw], number: int, analysis: Analysis, column_names: Sequence[str]) -> list[str]:
-    """Returns SQL for interval ends of groups that a noisy count selected. The lower end is conditional on that."""
+    """Returns SQL for interval ends of groups that a noisy count selected. Lower ends allow for the selection."""
     half_width = _by_set(laws, analysis, margin)
     low = f", {lows_column(number)}[{_level(analysis.confidence)}]" if lows_column(number) in column_names else ""
     return [

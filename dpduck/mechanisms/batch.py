@@ -147,7 +147,7 @@ def _price_steps(steps: Sequence[BatchStep], ledger: Ledger, caller: Caller) -> 
 
 
 def price_words(charge: Charge, unit: str, run: Periods | None, ledger: Ledger, caller: Caller) -> str:
-    """Returns a price in words, as a part of the caller's budget."""
+    """Describes a price as a part of the caller's budget."""
     budget = share_of(ledger.budget(unit), Fraction(1) if caller.share is None else caller.share)
     person = None if run is None or run.every else for_person(charge, run.count)
     return describe_price(charge, budget, unit, person)

@@ -187,7 +187,7 @@ def plan_text(asks: Iterable[Ask[Any]]) -> str:
 
 
 def versions_text() -> str:
-    """Names the versions of dpduck and DuckDB that make the release."""
+    """Returns the versions of dpduck and DuckDB that make the release."""
     return f"dpduck {version('dpduck')}, DuckDB {duckdb.__version__}"
 
 

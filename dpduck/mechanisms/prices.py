@@ -22,7 +22,7 @@ SAME_ERROR = 0.05
 """Relative difference of errors up to which they count as the same."""
 
 FAR_CHEAPER = 2
-"""Factor from which a lower price is worth a word."""
+"""Least factor between two prices at which the lower one is mentioned."""
 
 SAFE = 1 - Fraction(1, 10**9)
 """Factor that lowers the remaining budget in a message, so that a statement may ask for the shown amount."""

@@ -282,7 +282,7 @@ class Double(Expression):
 
     @property
     def is_narrow(self) -> bool:
-        """Tells whether this is a column that can be cast directly. DuckDB 2.0 raises on the least wide decimal."""
+        """Tells whether this is a column that can be cast directly. For a wide decimal, DuckDB 2.0 may raise."""
         narrow = isinstance(self.number, RelationColumn) or self.number.digits <= FAST_DIGITS
         return self.column is not None and (narrow or sql_type(self.columns[0].type_name).is_integer)
 

@@ -26,8 +26,7 @@ from dpduck.values.sqltypes import SqlType, sql_type
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}:\d{2}(\.\d{6}|\.\d{3})?)?", re.ASCII)
 _NUMBER = re.compile(r"\d+(\.\d+)?", re.ASCII)
 LONGEST_INTEGER, LONGEST_NUMBER, LONGEST_PATTERN = 9, 16, 100
-"""Most digits of a constant, beside an integer and beside a floating number, and most characters of a quoted pattern.
-"""
+"""Most digits of a constant beside an integer, and beside a floating number. Most characters of a quoted pattern."""
 
 JOINING, OF_NULLS = ("=", "<", ">", "<=", ">="), ("IS DISTINCT FROM", "IS NOT DISTINCT FROM")
 SIGNS = (*JOINING, "<>", *OF_NULLS)

@@ -38,7 +38,7 @@ class KeyText(Expression):
 
 
 def canonical_sql(values: Sequence[tuple[str, str, Sequence[str]]]) -> str:
-    """Writes the text of a key, NULL if a value is NULL. Several values are netstrings: no two keys have one text."""
+    """Writes the text of a key, NULL if a value is NULL. Several values form netstrings: no two keys share a text."""
     texts = [_text(*value) for value in values]
     if len(texts) == 1:
         return texts[0]

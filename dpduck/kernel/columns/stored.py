@@ -69,8 +69,8 @@ rows hold its SHA-256. Beyond the second limit, they have no unit."""
 def shorten_sql(value: str, type_name: str) -> str:
     """Writes a privacy unit in at most 65 bytes. Only equal units give equal bytes, apart from collisions of SHA-256.
 
-    DuckDB holds the unit in each row, and joins make many rows of one. So one long name could fill the memory. A digest
-    has 65 bytes, and so equals no unit that is held as it is.
+    DuckDB holds the unit in each row, and joins may turn one row into many. So one long name could fill the memory. A
+    digest has 65 bytes, and so equals no unit that is held as it is.
     """
     kind = sql_type(type_name)
     if not kind.is_shortened:
@@ -83,7 +83,7 @@ def shorten_sql(value: str, type_name: str) -> str:
 
 
 def instant_sql(value: str) -> str:
-    """Writes a TIMESTAMP WITH TIME ZONE as microseconds, since two instants have one text where clocks went back."""
+    """Writes a TIMESTAMP WITH TIME ZONE as microseconds, since two instants have one text after clocks went back."""
     most = (1 << 63) - 1
     ends = f"WHEN {value} = 'infinity' THEN {most} WHEN {value} = '-infinity' THEN -{most}"
     return f"CASE {ends} ELSE epoch_us({value}) END"

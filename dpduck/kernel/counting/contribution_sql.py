@@ -160,7 +160,7 @@ def by_cell(aggregates: Sequence[Contribution], units: bool, *, weighed: bool = 
 
 
 def by_weighed_cell(aggregates: Sequence[Contribution]) -> list[str]:
-    """Writes the sums of `by_cell` over units, after their columns have been multiplied by weights."""
+    """Writes the sums of `by_cell` over units, after the units' columns were multiplied by weights."""
     return by_cell(aggregates, True, weighed=True)
 
 

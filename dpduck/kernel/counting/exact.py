@@ -174,7 +174,7 @@ def _askings(
 def _find_crowds(
     cursor: duckdb.DuckDBPyConnection, reading: JobReading, parameters: Mapping[str, object]
 ) -> Crowds | None:
-    """Lists the units that may need a rank or a weight. None: the count works without a list."""
+    """Lists the units that may need a rank or a weight. None: the count needs no such list."""
     # a list is made only if all rows come from one table, which can be read twice
     job, scan, source, unit = reading.job, reading.scan, reading.job.source, reading.scan.unit
     weighed = any(aggregate.norm for aggregate in job.aggregates)
@@ -203,7 +203,7 @@ def _find_crowds(
 
 
 def counts_of(reading: JobReading, columns: Sequence[Column]) -> ExactCounts:
-    """Builds exact counts from the columns of a job's stage."""
+    """Builds exact counts from the columns of the stage (stage.py)."""
     job = reading.job
     if job.levels:
         levels, units = (np.ma.getdata(column).astype(np.int64) for column in columns)
@@ -283,7 +283,7 @@ def job_sql(job: CountingJob) -> str:
 
 
 def group_first(job: CountingJob) -> CountingJob | None:
-    """Rewrites a count by long lists of labels as a job over groups that DuckDB makes. None: another kind of job.
+    """Rewrites a count by long lists of labels as a job over DuckDB's groups. None if it is another kind of job.
 
     Labels are then looked up once for each group, not for each row. Without this, 144 million rows by two lists of
     3,220 labels took three times as long as DuckDB's GROUP BY. Values outside the lists make groups too.
@@ -396,7 +396,7 @@ def text_names(job: CountingJob) -> dict[str, Expression]:
 
 
 def _group_codes(reading: JobReading) -> list[str] | None:
-    """Writes each key's code, to order a unit's groups by. None: the cells themselves give the order."""
+    """Writes each key's code, by which a unit's groups are ordered. None if the cells themselves give the order."""
     # codes are equal for rows from a prepared table, from a worker and as stored, so the same groups are kept
     if reading.job.selected or not reading.job.groups:
         return None

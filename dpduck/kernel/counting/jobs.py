@@ -53,7 +53,7 @@ class CountingJob:
     """One scan over private rows: integer contributions of every row, added up by released attribute.
 
     source: the private tables and their joins.
-    filters: further conditions. A row must meet these and those of the source.
+    filters: further conditions. A row must meet them, and the conditions of the source.
     unit: privacy unit of a row, None for PRIVACY UNIT ROW. Rows with a NULL unit are dropped.
     max_rows: m, the most rows that are kept of one unit after filters and joins (only with a unit).
     content: all columns of the rows. A keyed hash of them orders a unit's rows, and the first are kept.
@@ -268,7 +268,7 @@ class CountingJob:
 
 
 def row_copies(source: Source) -> int:
-    """Bounds the rows into which joins by keys turn one row. Refuses other sources, and joins without a limit."""
+    """Bounds the rows into which joins turn one row. Refuses all but one table that is joined by keys with limits."""
     joined = [join.right for join in source.joins]
     whole = isinstance(source.first, Stored | Grouped)
     stored = all(isinstance(right.first, Stored) and not right.joins for right in joined)

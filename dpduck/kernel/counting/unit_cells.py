@@ -62,7 +62,7 @@ class UnitCells:
         self._summed: list[Contribution] = []
 
     def serves(self, job: CountingJob) -> bool:
-        """Tells whether a job is counted here: it is shared, and reads the same rows as the jobs before it."""
+        """Tells whether these tables count a job: it is shared, and reads the same rows as earlier jobs."""
         return is_shared(job) and (self._reading is None or self._reading.job == _rows_of(job))
 
     def counts(self, job: CountingJob) -> ExactCounts:

@@ -32,7 +32,7 @@ UNBOUNDED = Fraction(1)
 
 @dataclass
 class PeriodSums:
-    """Spending of a unit by periods. charges: sums by charged run of periods. person: sum of for_person."""
+    """Spending of a unit by periods. charges: sums by charged run of periods. person: sum of for_person of each."""
 
     charges: dict[Periods, Charge] = field(default_factory=dict)
     person: Charge = NOTHING
@@ -145,7 +145,7 @@ def _rho_allowed(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 
 def require_room(owner: str, budget: Budget | None, spent: Charge, charge: Charge) -> None:
-    """Refuses a charge beyond what is left. owner: the name of the budget or the share, for the message."""
+    """Refuses a charge above the amount that is left. owner: the name of the budget or the share, for the message."""
     if budget is None:
         raise BudgetRefusal(f"there is no {owner}", accepted="CREATE PRIVACY POLICY with a BUDGET by the owner")
     if budget.rho is not None:

@@ -78,7 +78,7 @@ class LedgerChain:
     def settle(self, change: Change = dict) -> None:
         """Reads the chain to its end, requires the outside counters to agree, and moves them to that end.
 
-        change: function of the charges without an answer. Its result is what the counters hold from now on.
+        change: function of the charges without an answer. The counters hold its result from now on.
         """
         for _ in range(_ATTEMPTS):
             texts = self._outside.read_text()  # before the store: each writer writes the store first

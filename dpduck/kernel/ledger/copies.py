@@ -81,7 +81,7 @@ def decode_position(text: bytes | None, where: str) -> ChainEnd:
 
 
 class OutsideCounters:
-    """The position in both places. The witness is None if the owner chose to have none, or the store is in memory."""
+    """The position in secrets and witness. The witness is None if the owner wants none, or the store is in memory."""
 
     def __init__(self, secrets: Secrets, witness: Witness | None) -> None:
         self._secrets = secrets
@@ -109,7 +109,7 @@ class OutsideCounters:
         return [amounts for place in places for amounts in place.spent.items()]
 
     def unanswered_charges(self, texts: PositionTexts, state: LedgerState) -> Begun:
-        """Returns the charges that no place counts as answered. A place may not know the last entry yet."""
+        """Returns the charges that neither place counts as answered. A place may not know the last entry yet."""
         places = [decode_position(texts.secrets, "secrets file")]
         if self._witness is not None:
             places.append(decode_position(texts.witness, "witness"))

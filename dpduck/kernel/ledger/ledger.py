@@ -164,7 +164,7 @@ class Ledger:
         periods: Periods | None = None,
         anew: bool = True,
     ) -> None:
-        """Raises BudgetRefusal if this charge is more than what is left. anew: whether to read new entries first."""
+        """Raises BudgetRefusal if this charge is more than the rest. anew: whether to read new entries first."""
         require_charge(charge)
         with self._lock:
             if anew:
@@ -277,7 +277,7 @@ def _still_begun(begun: Begun, entry_id: int) -> int:
 def _assemble(
     open_cursor: OpenCursor, store: str, secrets_path: Path | None, witness_directory: Path | None, steps: Steps
 ) -> tuple[LedgerChain, Secrets]:
-    """Opens the ledger's tables, and opens or makes the secrets. Verifies only that both belong together."""
+    """Opens the ledger's tables, and opens or makes the secrets. Verifies only that tables and secrets match."""
     table = LedgerTable(open_cursor, store)
     store_id = table.store_id()
     secrets: Secrets

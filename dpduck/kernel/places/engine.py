@@ -51,7 +51,7 @@ class EngineRows(LiveRows):
 
 @dataclass(frozen=True)
 class EnginePlace(RowPlace):
-    """Place of one statement with tables of an engine. open: function that checks them again, and reads public ones."""
+    """Place of a statement with tables of an engine. open: function that checks these, and reads public tables."""
 
     open: Callable[[duckdb.DuckDBPyConnection], EngineRows] = field(repr=False)
     moment: str = ""

@@ -50,7 +50,9 @@ _GIVEN, _PLACE = "dpduck_given", "dpduck_place"
 
 @dataclass(frozen=True)
 class Sent:
-    """A table that a task reads. rows: of a public table, as Arrow. unit: the column with the unit of a row, if any."""
+    """A table that a task reads. rows: a public table's, as Arrow. unit: the column with the unit of a row, if
+    any.
+    """
 
     parts: tuple[str, ...]
     columns: tuple[tuple[str, str], ...]
@@ -122,7 +124,7 @@ def run_order(order: Order, rows: Sequence[pa.Table], workers: Workers) -> pa.Ta
 def first_rows(order: Order, table: Sent, rows: pa.Table) -> pa.Table:
     """Returns each unit's first CROWD rows by a keyed hash of the sent columns: a function of that unit's rows alone.
 
-    The first rows of a table are among the first rows of its parts. Tied rows are equal, in the sign of 0 too.
+    The first rows of a table are among the first rows of its parts. Tied rows are equal, even in the sign of 0.
     """
     if order.key is None or table.unit is None or not len(_many(rows.column(unit_of(table)), CROWD + 1)):
         return rows

@@ -158,7 +158,7 @@ class _Level:
         self._coded: dict[Expression, Expression] = {}
 
     def unit_column(self, unit: Expression | None) -> Expression | None:
-        """Returns a unit over prepared rows. These have a column for it, even if stored rows find it by references."""
+        """Returns a unit over prepared rows. These have its column, even if stored rows find it by references."""
         if not isinstance(unit, Referenced):
             return unit
         alias = unit.reference.relation

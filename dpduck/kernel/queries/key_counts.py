@@ -28,7 +28,7 @@ class KeyDigests:
 
 
 class KeyCounts(Hidden):
-    """Counts by the 128-bit digest of the key, sorted. Even their number is private. One digest is one key."""
+    """Counts by the 128-bit digest of the key, sorted. Even their number is private. Equal digests are one key."""
 
     __slots__ = ("_exact_counts", "_exact_high", "_exact_low")
 
@@ -72,7 +72,7 @@ def find(counts_high: NDArray[np.uint64], counts_low: NDArray[np.uint64], keys: 
 def exact_answers(
     counts: KeyCounts, keys: KeyDigests, weights: NDArray[np.int64], lengths: Sequence[int]
 ) -> NDArray[np.int64]:
-    """Returns weighted sums of exact counts, one for each run of consecutive keys. lengths: number of keys of a run."""
+    """Returns weighted sums of exact counts, one for each run of consecutive keys. lengths: the runs' lengths."""
     places = find(counts._exact_high, counts._exact_low, keys)
     values = np.where(places < 0, 0, counts._exact_counts[places] if len(counts._exact_counts) else 0) * weights
     sums = np.concatenate([[0], np.cumsum(values)])

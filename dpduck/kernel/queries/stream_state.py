@@ -165,7 +165,7 @@ class StreamState(Hidden):
         return self.versions[-1]
 
     def _sums(self) -> str:
-        """Returns the number of kept rows, the number of counts, and the XOR of each table, in one text."""
+        """Returns one text with the number of kept rows, the number of counts, and the XOR of each table."""
         kept_sql = f"SELECT CAST(ifnull(sum({KEPT}), 0) AS BIGINT) FROM {{0}}.main.kept"
         tables = [f"CAST(ifnull(bit_xor(t{number}), 0) AS BIGINT)" for number in range(self._shape.tables)]
         counts = f"SELECT count(*), {', '.join(tables)} FROM {{0}}.main.counts"

@@ -45,9 +45,9 @@ OF_UNIT, OPEN = "dpduck_of_unit", "dpduck_open"
 class BoundingFacts:
     """Facts that rows hold about their units. A unit of prepared rows (prepared_writer.py) has at most OF_UNIT rows.
 
-    once: whether the rows can be read only once. placed: whether all rows are counted but those outside a domain. Then
-    ORDER numbers a unit's counted rows from 1, if OPEN is 0. crowded: whether most units are expected to have too many
-    rows. Then such units are not listed. counted: whether the column OF_UNIT exists.
+    once: whether the rows can be read only once. placed: whether all rows are counted except rows outside a domain.
+    Then ORDER numbers a unit's counted rows from 1, if OPEN is 0. crowded: whether most units are expected to have too
+    many rows. Then such units are not listed. counted: whether the column OF_UNIT exists.
     """
 
     once: bool
@@ -163,7 +163,7 @@ FEW = 1 << 17
 """Number of rows of a table below which all rows are ranked."""
 
 LOOKED_AT = 1 << 16
-"""Approximate number of rows in the sample from which are_many estimates how many rows meet the conditions."""
+"""About how many rows are sampled for the estimate (are_many) of how many rows meet the conditions."""
 
 BATCH, PART, MOST_PARTS = 1 << 17, 1 << 25, 8
 """Number of hashes that are read at a time, number of 4-byte hashes held at a time, and most parts of a table."""

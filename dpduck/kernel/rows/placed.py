@@ -161,7 +161,7 @@ class _Scope:
         return self._column(stage, name)
 
     def _equality(self, lookup: Lookup) -> str:
-        """Writes the equality of a Lookup: of a stored column, and a column with the worker's answers."""
+        """Writes a Lookup as an equality between a stored column and the column with the worker's answers."""
         column = lookup.column
         answer = self._answer_column(lookup.value, column.type_name)
         name = column.quoted_name
@@ -236,7 +236,7 @@ class _Scope:
     def relation_sql(
         self, rows: str, alias: str, names: Sequence[str] = (), joined: str = "", inside: Sequence[str] = ()
     ) -> str:
-        """Renders rows under an alias, within limits of texts and joins. names, joined: answers' columns and joins."""
+        """Renders rows under an alias, within limits of texts and joins. names: answers' columns. joined: joins."""
         changed, added, conditions = self.held.of(alias)
         conditions = [*inside, *conditions]
         before, cut = self.cut.get(alias, ([], ""))

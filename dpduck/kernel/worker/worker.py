@@ -138,7 +138,7 @@ def read_exactly(pipe: socket.socket, view: memoryview) -> None:
 
 
 def write_frames(pipe: socket.socket, kind: bytes, body: bytes | memoryview) -> None:
-    """Writes a pair of frames to the socket."""
+    """Writes a frame with the kind, and one with the body, to the socket."""
     pipe.sendall(HEAD.pack(1, kind, len(body)))
     pipe.sendall(body)
 

@@ -70,7 +70,7 @@ def _worst_at(cube: CubePlan, norm: Fraction) -> float:
 
 
 def _unknown(cube: CubePlan, expect_rows: int | None) -> str:
-    """Describes the errors of averages, variances and quantiles by a cell's rows, and the way to get figures."""
+    """Describes errors of averages, variances and quantiles in terms of a cell's rows, and how to get figures."""
     if expect_rows is not None or cube.request.question.intervals:
         return ""
     lines = [line for line in foreseen(cube, None) if line.typical is None]

@@ -33,7 +33,7 @@ class Help:
 
 
 def helps(cube: CubePlan, same_cost: Fraction | None, expect_rows: int | None) -> list[Help]:
-    """Returns the changes that help most, best first. same_cost: the rho that is charged, if the budget adds up rho."""
+    """Returns the changes that help most, best first. same_cost: the charged rho, None unless budgets add rho."""
     before = relative_errors(cube, expect_rows)
     if not any(before):
         return []

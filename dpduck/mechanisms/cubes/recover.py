@@ -202,7 +202,7 @@ def of_centre(
 
 
 def sum_with_weights(weights: Sequence[Fraction], tables: Sequence[FloatArray]) -> FloatArray:
-    """Returns the weighted sum of tables. One division, by the common denominator, avoids 7712.020000000001."""
+    """Returns the weighted sum of tables. A single division at the end avoids results such as 7712.020000000001."""
     whole = lcm(*(weight.denominator for weight in weights))
     parts = [float(weight * whole) * table.ravel() for weight, table in zip(weights, tables, strict=True)]
     summed: FloatArray = np.sum(parts, axis=0) / float(whole)

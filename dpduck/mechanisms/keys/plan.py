@@ -275,7 +275,7 @@ def bounds_of_request(request: SelectRequest) -> GroupBounds:
 
 
 def key_job(request: SelectRequest, measured: KeyMeasures | None = None) -> CountingJob:
-    """Returns the counting job: the contributions to each group, selected by the units in it."""
+    """Returns the counting job: contributions to each group, and the number of units by which it is selected."""
     rows, groups = request.rows, _selection(request).groups
     counts = [Contribution(raw_program(aggregate.condition)) for aggregate in request.question.aggregates]
     job = counting_job(request, counts if measured is None else [measure.contribution for measure in measured.measures])

@@ -51,7 +51,7 @@ FactsOf = Callable[[CountingJob], UnitContributions]
 
 @dataclass(frozen=True)
 class StatementCheck:
-    """Statement under check at its price, without norms. measures: at norms that no unit exceeds.
+    """Statement under check at its price, without norms. measures: its measures at norms that no unit exceeds.
 
     job: counts rows, and then the contributions to each measure.
     stated: the statement's own norm in rows, if any.

@@ -40,7 +40,7 @@ class Summed:
 
 
 def widen_intervals(outcome: NormMeasurements, number: int, answer: AnswerColumn) -> AnswerColumn:
-    """Corrects an aggregate's answers by its total, and widens their intervals to hold the missing rows.
+    """Corrects an aggregate's answers by its total, and widens intervals so that they allow for missing rows.
 
     Averages stay as they are: a unit has the same weight in the count and in the sum.
     """

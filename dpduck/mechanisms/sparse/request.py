@@ -129,12 +129,12 @@ def _part(column: exp.Expr, types: dict[str, str]) -> KeyPart:
 
 
 def secret_name(digest: str) -> str:
-    """Names the secret of a histogram or session in the secrets file, by the digest of its request."""
+    """Returns the name of a histogram's or session's secret in the secrets file, by its request's digest."""
     return f"sparse {digest}"
 
 
 def fence_name(digest: str) -> str:
-    """Names the number of a session's commits in the secrets file, by the digest of its request."""
+    """Returns the name of a session's number of commits in the secrets file, by its request's digest."""
     return f"sparse commits {digest}"
 
 

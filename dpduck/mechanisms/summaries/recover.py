@@ -105,7 +105,7 @@ def with_loss(summary: EstimatedSummary, rows: float | None, spread: float, gain
 
 
 def noise_of_kept(magnitudes: FloatArray, scale: float, theta: int, sides: int) -> FloatArray:
-    """Returns h(v), the part of the noise in a kept row's variance. An empty cell contributes its variance on average.
+    """Returns h(v), the part of the noise in a kept row's variance. For empty cells, it is right on average.
 
     With G geometric, E h(theta + G) = E (theta + G)^2. E a^G = 1/(1 + a), E G = a/(1 - a), E G^2 = a (1 + a)/(1 - a)^2.
     """

@@ -55,7 +55,7 @@ class Pool:
 
     @property
     def all_weights(self) -> tuple[int, ...]:
-        """Returns the weights of all families. The first families and the number of records are never chosen."""
+        """Returns the weights of all families. Those that are never chosen have the weight 1."""
         return (*self.weights, *(1 for _ in self.first), 1) if self.weights else ()
 
     @cached_property

@@ -46,7 +46,7 @@ LOUDEST = 0.25
 """Rounds are fewer if their noise would exceed this total variation."""
 
 KEPT_NOISE = 0.8
-"""The part of the noise of an average answer that the paper's update leaves in a marginal, by measurement."""
+"""The part of the noise of an average answer that the paper's update leaves in a marginal. It was measured."""
 
 DROWNED_ANSWER = 0.3
 """Most total variation of noise in an answer of the paper's update. `answer_noise` never exceeds 0.5."""
