@@ -41,7 +41,7 @@ class Contribution:
 
     condition: predicate of a row, None for every row. form: 'count', 'valued', 'sum', 'squares' or 'moments'.
     value: DOUBLE of a row. NULL, NaN and infinities do not contribute.
-    low, high: public bounds of the value. steps: K, the number of steps between them. degree, rest: see moments.
+    low, high: public bounds of the value. steps: K, the number of steps between them. degree, rest: for moments.
     reach: bound of the value's absolute value, if known. stepped: whether the value is already a number of steps.
     per_group: '' to add up rows. 'sum' or 'average' merge a unit's rows in a cell first, and clamp the merged value.
     norm: largest squared L2 norm of a unit over all cells, 0 for no limit. A unit above it gets a smaller weight

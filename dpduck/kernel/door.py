@@ -265,7 +265,7 @@ def rehearse(cursor: duckdb.DuckDBPyConnection, asks: Sequence[Ask[Any]], worker
 
 
 def compute_charge(charge: Charge, asks: Iterable[Ask[Any]], least: Fraction) -> Charge:
-    """Computes a statement's charge. With an epsilon, rho is the asks' cost, within `least` and the charge's rho."""
+    """Computes a statement's charge. With an epsilon, rho is the asks' cost, from `least` to the charge's rho."""
     # so MIN EPSILON bounds the number of statements about a unit
     if charge.epsilon is None:
         return charge
@@ -331,7 +331,7 @@ def _require_same_but_norms(scan: AskScan, family: AskScan) -> None:
 
 
 def _by_table(job: CountingJob, bounds: Sequence[int], scan: AskScan) -> list[int]:
-    """Lists the bound of a scan's tables, which are of one aggregate. Gives 0, which no scan has, for several."""
+    """Lists the bound of a scan's tables if they are of one aggregate. Otherwise lists 0, which no scan has."""
     by_table = [number for number, item in enumerate(job.aggregates) for _ in range(item.tables)]
     return [bounds[own] for own in numbers] if len(numbers := {by_table[table] for table in scan.tables}) < 2 else [0]
 

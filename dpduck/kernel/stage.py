@@ -158,7 +158,7 @@ def arrivals_sql(
 def taken_sql(source: str, past: str, cells: Sequence[str], aggregates: Sequence[Contribution], max_rows: int) -> str:
     """Writes the rows of each unit that come first by (period, order, cells, flags, steps), max_rows in all.
 
-    past: table of UNIT and KEPT, the number of a unit's rows that each earlier count kept. By that number, fewer are
+    past: table of UNIT and KEPT, the number of a unit's rows that each earlier count kept. That many fewer rows are
     kept now. The kept rows depend on the unit's own rows alone, now and before. If only units are counted, rows of one
     unit, period and cell become one, with every flag of any of them. Then max_rows limits the cells of a unit and not
     its rows. A merged row adds as much as all its rows would.
@@ -187,7 +187,7 @@ def _told_apart_sql(
     max_rows: int,
     together: bool,
 ) -> str:
-    """Writes one row per occupied cell, given a list of units that may need a weight. The rows are checked rows."""
+    """Writes one row per occupied cell, given a list of units that may need a weight. All rows have been checked."""
     # other units have at most loss.light_rows rows, no more than max_rows, and are counted whole
     none = f"SELECT * FROM ({rows_sql}){where_sql(['FALSE'])}"
     crowded = bound_rows_sql(crowds.rows_sql if crowds.table else none, [*cells, *used, UNIT], max_rows)
@@ -320,7 +320,7 @@ def cells_sql(
     units: Sequence[str] = (),
     counted: str = "",
 ) -> str:
-    """Writes the sums of kept rows by cell. units: its column, if a unit's rows in a cell are first merged."""
+    """Writes the sums of kept rows by cell. units: the unit's column, if a unit's rows in a cell are merged first."""
     sql = rows_sql
     if units:
         grouping = ", ".join([*cells, *units])

@@ -103,8 +103,8 @@ def _about_measured(
 def _of_summary(law: ErrorLaw, number: int, analysis: Analysis, column_names: Sequence[str] | None) -> list[str]:
     """Returns SQL for the interval ends of a summary's rows.
 
-    An interval includes 0 if a cell without rows has as large an answer with chance 1 - confidence or more. If an older
-    release lacks this chance, intervals ignore that cells were selected by their noisy counts.
+    An interval includes 0 if a cell without rows gets an answer of this size with a chance of 1 - confidence or more.
+    If an older release lacks this chance, intervals ignore that cells were selected by their noisy counts.
     """
     answer, half_width = answer_column(number), _by_cell(law, number, analysis)
     ends = {low_column(number): f"{answer} - {half_width}", high_column(number): f"{answer} + {half_width}"}

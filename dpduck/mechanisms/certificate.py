@@ -135,7 +135,7 @@ def certificate_sql(
 
 
 def _odds(release: StoredRelease) -> str:
-    """Returns the odds of a guess about a unit from one release. No link includes the odds: the price gives them."""
+    """Returns the odds of a guess about a unit from one release. No hash contains them: the price gives the odds."""
     epsilon = None if release.epsilon is None else float(release.epsilon)
     return odds_text(guesses_at(epsilon, float(release.rho), float(release.delta)))
 

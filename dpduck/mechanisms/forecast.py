@@ -129,7 +129,7 @@ ERRORS = (
 
 
 def errors_sql(lines: Sequence[AggregateError]) -> str:
-    """Returns SQL of dp_errors with four significant digits. A predicted error is accurate to fewer."""
+    """Returns SQL of dp_errors with four significant digits. A predicted error is accurate to fewer digits."""
     rows: list[list[Value]] = []
     for line in lines:
         rows.append([line.text, line.cells, line.rows, *map(_short, (line.typical, line.worst)), _note(line)])

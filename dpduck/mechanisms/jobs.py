@@ -68,7 +68,7 @@ def bind_contributions(contributions: Sequence[Contribution], rows: RequestRows)
 
 
 def cross_attributes(attributes: Sequence[Attribute], sizes: Sequence[int]) -> Attribute:
-    """Combines attributes into one, the first varying slowest. Any attribute can drop a cell. sizes: of each source.
+    """Combines attributes into one, the first varying slowest. Any can drop a cell. sizes: the size of each source.
 
     >>> both = [Attribute((0,), np.array([0, -1, 1]), 2), Attribute((1,), np.array([1, 0]), 2)]
     >>> cross_attributes(both, (3, 2)).codes.tolist()

@@ -54,7 +54,7 @@ def price_in_words(
 
 
 def _errors_in_words(times: float | None) -> str:
-    """Describes errors as a multiple of others.
+    """Describes errors as a multiple of other errors.
 
     >>> [_errors_in_words(times) for times in (3.78, 1.01, 0.5, None)][:3]
     ['with about 3.8 times the error', 'with about the same error', 'with an error about 2 times smaller']

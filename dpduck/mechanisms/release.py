@@ -82,7 +82,7 @@ class ReleasePlan:
 
 
 class _Unstored(StoreError):
-    """Error if a paid answer could not be stored. The same statement makes it again, for the same charge."""
+    """Error if a paid answer could not be stored. The same statement makes the answer again, for the same charge."""
 
     def __init__(self, entry: int) -> None:
         super().__init__(

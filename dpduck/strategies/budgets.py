@@ -26,7 +26,7 @@ MARGIN = 1 + 2.0**-36
 """Factor on parameters before rounding: far above the closed forms' rounding errors, far below WASTE."""
 
 SIMPLE = 2000
-"""If there are more different parameters, they become 31-bit numbers times powers of two, else least denominators."""
+"""Most different parameters that get least denominators. If there are more, they get 31 bits and powers of two."""
 
 LEAST_WEIGHT = 1e-9
 """A measurement without weight gets this part of the largest weight, so that its noise stays finite."""

@@ -40,7 +40,7 @@ class PlanPart(Protocol):
 class Plan:
     """The measurements for one aggregate, their recovery, and the predicted error of every workload marginal.
 
-    variances: predicted noise variance of a cell after recovery, the largest of each of workload.marginals in order.
+    variances: for each of workload.marginals in order, the largest predicted noise variance of a cell after recovery.
     measurements: a tuple, or a sequence that builds its items on access (FamilyMeasurements). consistency: recovery of
     answers, one of CONSISTENCIES. note: a line for dp_explain. planning_seconds: comparisons of plans ignore this time.
     parts: for ranges, the parts that recover the answers, in the order of measurements. Empty for marginals.

@@ -133,7 +133,7 @@ class AnalystSql(Own):
 
 @dataclass(frozen=True)
 class Lookup(Expression):
-    """An equality between an analyst's expression and a column. If possible, it is cast to the column's type."""
+    """An equality of an analyst's expression and a column. The expression is cast to the column's type if possible."""
 
     value: Expression
     column: RelationColumn

@@ -30,7 +30,7 @@ OWNER = "dpduck_owner"
 
 @dataclass(frozen=True, eq=False)
 class UnitContributions:
-    """Each unit's sum of integers over all cells, and sum of their squares, for each aggregate. Only for display."""
+    """Each unit's sum of integers over all cells, and sum of their squares, by aggregate. They are for display."""
 
     added: FloatArray = field(repr=False)
     squares: FloatArray = field(repr=False)

@@ -90,7 +90,7 @@ def require_named(unit_key: str, periods: Periods | None) -> None:
 
 
 def require_proven(charge: Charge, periods: Periods) -> None:
-    """Refuses a charge under a LIFETIME without a proven bound for a person: no end of its periods, or a delta."""
+    """Refuses a charge under a LIFETIME without a proven bound for a person: periods without end, or a delta."""
     word = periods.word.lower()
     if periods.first == 0 or periods.last == last_number(periods.word):
         raise BudgetRefusal(

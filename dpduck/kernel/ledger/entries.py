@@ -46,7 +46,7 @@ class LedgerRow(NamedTuple):
 
 
 def row_hash(chain_key: bytes, store_id: str, row: LedgerRow) -> str:
-    """Returns the hash of all fields but the hash. The length before each field keeps them apart."""
+    """Returns the hash of all other fields. Each field's length precedes it, which keeps fields apart."""
     message = b"".join(_encode_field(field) for field in (store_id, *row[:-1]))
     return hmac.digest(chain_key, message, "sha256").hex()
 

@@ -29,7 +29,7 @@ SLACK = 2.0**-40
 
 
 def flips(approximate: NDArray[np.float64], exact: Callable[[int], Fraction], entropy: Entropy) -> NDArray[np.bool_]:
-    """Flips a coin for each position, True with probability exact(position). `approximate` is within SLACK / 2."""
+    """Flips a coin for each position, True with probability exact(position). `approximate` is this within SLACK / 2."""
     return _flips(approximate, lambda position, _: (exact(position), exact(position)), entropy)
 
 

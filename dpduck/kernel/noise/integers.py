@@ -39,7 +39,7 @@ SERIES = tuple(1.0 / factorial(n + 1) for n in range(18))  # (e^y - 1)/y; for y 
 
 
 def sample(table: NoiseTable, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Draws independent values of the table's law, a fresh array of shape (count,)."""
+    """Draws independent values of the table's law, in a fresh array of shape (count,)."""
     result = np.empty(count, dtype=np.int64)
     for start in range(0, count, CHUNK):
         part = result[start : start + CHUNK]
@@ -156,7 +156,7 @@ def discrete_laplace(scale: Fraction, count: int, entropy: Entropy) -> NDArray[n
 
 
 def _require(what: str, parameter: Fraction, most: int, count: int) -> None:
-    """Refuses a parameter that is not exact, not positive, or beyond `most`, a power of two, and a negative count."""
+    """Refuses a negative count, and a parameter that is not exact, not positive, or above `most` (a power of two)."""
     if not isinstance(parameter, Fraction):
         raise TypeError(f"the {what} noise must be a Fraction")
     if not 0 < parameter <= most:

@@ -146,7 +146,7 @@ def _run_tasks(carry: Carry, order: Order, schema: pa.Schema) -> Iterator[pa.Tab
 
 
 def _narrow_table(table: Sent, text: str) -> Sent:
-    """Returns a private table with only the columns that the SQL names, so that no others are sent."""
+    """Returns a private table with the columns that the SQL names, so that no other columns are sent."""
     if table.rows is not None:
         return table
     columns = tuple(

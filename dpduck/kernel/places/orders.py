@@ -50,9 +50,7 @@ _GIVEN, _PLACE = "dpduck_given", "dpduck_place"
 
 @dataclass(frozen=True)
 class Sent:
-    """A table that a task reads. rows: a public table's, as Arrow. unit: the column with the unit of a row, if
-    any.
-    """
+    """A table that a task reads. rows: a public table's rows in Arrow. unit: the column with a row's unit, if any."""
 
     parts: tuple[str, ...]
     columns: tuple[tuple[str, str], ...]

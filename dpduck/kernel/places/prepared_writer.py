@@ -172,7 +172,7 @@ class _Told:
 
 
 def _label_texts(layout: Layout) -> list[_Told]:
-    """Returns the columns of texts that are left out while rows are sorted. Labels of their codes restore them."""
+    """Returns the columns of texts that are left out while rows are sorted. Labels of codes restore the texts."""
     # so rows are narrow: texts without a label stay in one list for the row, which is NULL for most rows
     types = dict(layout.columns)
     return [
@@ -256,7 +256,7 @@ def _rank_again(second: duckdb.DuckDBPyConnection, layout: Layout, table_sql: st
 
 
 def _alike(name: str, type_name: str) -> str:
-    """Writes an aggregate that is true if a group's values are equal bit by bit, unlike 0 and -0, and none is NaN."""
+    """Writes an aggregate: true if a group's values are equal bit by bit. For 0 and -0, or a NaN, it is false."""
     if sql_type(type_name).is_float:
         text = f"CAST({name} AS VARCHAR)"
         return f"NOT ifnull(bool_or(isnan({name})), FALSE) AND {_alike(text, '')}"

@@ -25,7 +25,7 @@ class LiveRows:
     repeats: bool = field(default=True, kw_only=True)
 
     def ordering(self, order: str) -> dict[str, str]:
-        """Returns the columns that decide which rows of a unit are kept, by name. order: SQL of the keyed hash."""
+        """Returns, by name, the columns that decide which rows of a unit are kept. order: SQL of the keyed hash."""
         return {ORDER: order}
 
     def bounding_facts(self, once: bool, keys: Sequence[Expression] | None) -> BoundingFacts:

@@ -61,7 +61,8 @@ SUMMED = 9e6
 class GroupBounds:
     """Bounds of one privacy unit. groups: C, the most groups with its rows. rows: the most rows.
 
-    per_group: k, the most that it changes one group's number of units. total: the most that it changes all these.
+    per_group: k, the most that it changes one group's number of units. total: the most that it changes all these
+    numbers.
     """
 
     groups: int

@@ -125,7 +125,7 @@ class MatrixFactor:
         return int((self.entries != 0).sum(axis=1).max()) <= 1
 
     def apply(self, tensor: IntegerArray, axis: int) -> IntegerArray:
-        """Multiplies along an axis. A dense matrix uses doubles, which are much faster, if all sums fit."""
+        """Multiplies along an axis. A dense matrix uses doubles, which are much faster, if they hold all sums."""
         moved = np.moveaxis(tensor, axis, 0)
         flat, entries = np.ascontiguousarray(moved).reshape(self.size, -1), self.entries
         if isinstance(entries, np.ndarray):

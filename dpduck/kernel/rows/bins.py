@@ -112,7 +112,7 @@ def _floating_bins(value: str, domain: RangeDomain) -> str | None:
 
 
 def _is_exact_in_double(type_name: str) -> bool:
-    """Tells whether different values of a type stay different as doubles, and in order. 15-digit decimals do."""
+    """Tells whether values of a type stay different and in order as doubles, as decimals of 15 digits do."""
     kind = sql_type(type_name)
     return kind.is_float or (kind.is_decimal and kind.digits <= 15)
 

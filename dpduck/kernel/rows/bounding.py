@@ -33,7 +33,7 @@ from dpduck.values.quoting import quote_text
 COUNTED_FIRST = 32
 """Smallest m for which each unit's rows are counted first, if rows can be read only once.
 
-For 6 M rows of 100,000 units, counting first took 1/1.9 of the time at m = 128, and 1.1 times the time at m = 32."""
+For 6 M rows of 100,000 units, counting first was 1.9 times as fast at m = 128, and took 1.1 times as long at m = 32."""
 
 UNIT, ORDER, KEY, UNIT_HASH = "dpduck_unit", "dpduck_order", "dpduck_bounding_key", "dpduck_unit_hash"
 """Columns: a row's unit, the keyed order of the unit's rows, and the unit's hash. KEY: parameter of the order."""
@@ -100,7 +100,8 @@ def bound_rows_sql(
     Rows with equal hashes are ordered by `outputs`. Nothing else is used later, so rows that are still equal may be
     exchanged. Only units with too many rows are ranked: by `facts` of prepared rows, or by `crowds` if rows are read
     twice. If most units have too many rows (facts.crowded), all rows are sorted. A row is left out if the row
-    `max_rows` places before has its unit. That takes a tenth less time than a rank, and needs units that are not NULL.
+    `max_rows` places before it has the same unit. That takes a tenth less time than a rank, and needs units that are
+    not NULL.
     """
     columns = ", ".join(outputs) or "1"
     order = ", ".join((ORDER, *outputs))
@@ -163,7 +164,7 @@ FEW = 1 << 17
 """Number of rows of a table below which all rows are ranked."""
 
 LOOKED_AT = 1 << 16
-"""About how many rows are sampled for the estimate (are_many) of how many rows meet the conditions."""
+"""Approximate number of rows in the sample from which are_many makes its estimate."""
 
 BATCH, PART, MOST_PARTS = 1 << 17, 1 << 25, 8
 """Number of hashes that are read at a time, number of 4-byte hashes held at a time, and most parts of a table."""
@@ -249,6 +250,6 @@ def _find_repeats(hashes: NDArray[np.uint32], times: int) -> NDArray[np.uint32]:
 
 
 def _parameters_in(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, object]) -> dict[str, object]:
-    """Returns those parameters that the SQL names, since DuckDB refuses others."""
+    """Returns those parameters that the SQL names, since DuckDB refuses all others."""
     names = cursor.extract_statements(sql)[0].named_parameters
     return {name: value for name, value in parameters.items() if name in names}

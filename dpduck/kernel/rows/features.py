@@ -29,8 +29,9 @@ from dpduck.values.sqltypes import sql_type
 
 MOST_DISTANCE, MOST_TEXTS, MOST_ORDERS, MOST_DISTINCT = 10_000, 64, 8, 16
 """Limits on all subqueries of a statement together. In 300 MB of memory, one person's rows made statements fail. One
-had twelve `last` of texts of every length. Others had 64 count(DISTINCT ..) over 60,000 rows, or 16 in each of four
-subqueries. Yet others had 24 orders over 1,000 notes of 1,000 bytes, or 48 orders over 60,000 small integers."""
+statement had twelve `last` of texts of every length. Others had 64 count(DISTINCT ..) over 60,000 rows, or 16 in each
+of four subqueries. Yet others had 24 orders over 1,000 notes of 1,000 bytes, or 48 orders over 60,000 small integers.
+"""
 
 _OF_VALUE = {"min": "min", "max": "max", "sum": "sum", "any": "bool_or", "all": "bool_and"}
 _NUMBERED = ("row_number", "rank", "dense_rank")

@@ -27,7 +27,7 @@ STAY = """expression_rewriter filter_pullup filter_pushdown empty_result_pullup 
 the expression. common_subexpressions computes a repeated part once below. statistics_propagation may raise by the least
 and largest value of a column. compressed_materialization packs values by these two. row_group_pruner and
 join_filter_pushdown leave out parts of a table by the same two (conditions.py). top_n_window_elimination raises if a
-row has a rank of a million. Also off are extension, and those of 2.0 that move projections or casts."""
+row has a rank of a million. Also off are `extension`, and passes of 2.0 that move projections or casts."""
 
 
 def keep_plans_plain(cursor: duckdb.DuckDBPyConnection) -> str:

@@ -49,7 +49,7 @@ def begin(cursor: duckdb.DuckDBPyConnection) -> None:
 def beside(
     cursor: duckdb.DuckDBPyConnection, name: str, rows: pa.RecordBatchReader
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yields a second connection, to which rows from elsewhere are registered under a name."""
+    """Yields a second connection, in which rows from elsewhere are registered under a name."""
     with cursor.cursor() as second:
         second.execute(BUILT_IN_ONLY)
         second.register(name, rows)

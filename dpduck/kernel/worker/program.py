@@ -69,7 +69,7 @@ class Output:
 class Division:
     """The outputs that a worker computes, by column name, and the conditions that it decides.
 
-    copies: bound of the joined rows of one row. keys: number of texts that rows are grouped by. looked_up: most bytes
+    copies: most joined rows that one row becomes. keys: number of texts that rows are grouped by. looked_up: most bytes
     of a text that is looked up among public keys.
     """
 

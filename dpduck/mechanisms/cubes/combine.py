@@ -141,7 +141,7 @@ def _evaluate_weights(
 
 @dataclass(frozen=True)
 class _Weight:
-    """Weight as SQL. named: positions of its key columns. tested: positions compared with NULL.
+    """Weight as SQL. named: positions of its key columns. tested: those compared with NULL.
 
     chosen: whether the weight selects the grouping sets itself, by grouping_id.
     """

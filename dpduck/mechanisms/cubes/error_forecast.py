@@ -64,7 +64,7 @@ def _foreseen(cube: CubePlan, aggregate: Aggregate, use: Use, expect_rows: int |
 
 
 def _nonlinear_error(cube: CubePlan, one: Aggregate, use: Use, table: FloatArray, rows: float) -> float:
-    """Returns the standard error of an average, a variance or a quantile of `rows` rows, at most the answers' range."""
+    """Returns the standard error of an average, a variance or a quantile of `rows` rows, at most their range."""
     measured, operand = cube.measures[use.measure], one.operand
     if operand is None:
         return 0.0
@@ -97,7 +97,7 @@ def _quantile_error(
 ) -> float:
     """Returns the standard error of a quantile, at least the error of an unknown place within its bucket.
 
-    A minimum or maximum has the distance to the value that stands for it as a further error.
+    For a minimum or maximum, it adds the distance to the value that stands for it.
     """
     buckets = tree_buckets(cube.request.question, measured.measure)
     width, least = float(buckets.width * buckets.count), float(buckets.width) / sqrt(12)

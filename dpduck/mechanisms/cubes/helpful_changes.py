@@ -26,14 +26,14 @@ WORTHWHILE = 1.2
 
 @dataclass(frozen=True)
 class Help:
-    """Change of the statement or policy, and the least factor by which errors fall. These are relative to rows."""
+    """Change of the statement or policy, and the least factor by which errors fall (errors relative to rows)."""
 
     change: str
     times: float
 
 
 def helps(cube: CubePlan, same_cost: Fraction | None, expect_rows: int | None) -> list[Help]:
-    """Returns the changes that help most, best first. same_cost: the charged rho, None unless budgets add rho."""
+    """Returns the most helpful changes, best first. same_cost: the charged rho, None if the budget is not in rho."""
     before = relative_errors(cube, expect_rows)
     if not any(before):
         return []

@@ -99,7 +99,8 @@ MOST_CHOICES = 4
 """For up to this many columns, all combinations of sums by themselves and sums from moments are tried."""
 
 MOST_SQUARED_STEPS = 1 << 13
-"""Most steps between the bounds of a value that is squared. Noise for squares of more steps would not fit its samplers.
+"""Most steps between the bounds of a value that is squared. For squares of more steps, samplers could not draw the
+noise.
 """
 
 AVERAGE_ERROR = {1: 2 / 3, 2: 3 / 4}
@@ -136,7 +137,7 @@ class Measure:
         return self.key in ("", "together")
 
     def unit_bound(self, rows: int, cells: int) -> int:
-        """Returns the most that one unit with `rows` rows adds to all tables together. cells: those of one table."""
+        """Returns the most that one unit with `rows` rows adds to all tables together. cells: cells of a table."""
         if self.distinct is not None:
             return min(rows, self.distinct.domain.size * cells)
         return self.contribution.unit_bound(rows, cells)
@@ -181,7 +182,7 @@ def measure_values(
 class Use:
     """Use of a measure by an aggregate. weights: of its tables, if the answer is a weighted sum.
 
-    also: the use of a further measure. The use of a count leads to that of a sum, and then to that of the squares.
+    also: the use of a further measure. An average has a count and then a sum, a variance also squares.
     tables: the positions of the weighted tables, empty for all.
     """
 
@@ -464,7 +465,8 @@ def _share_price(
     """Returns the predicted error at the best shares, and the measures with these shares.
 
     Let D_j be the sum of the weighted relative variances that aggregates take from measure j at the whole price. The
-    error is the sum of D_j / share^2 (Laplace) or D_j / share (Gaussian). The best shares go by D_j^(1/3) or D_j^(1/2).
+    error is the sum of D_j / share^2 (Laplace) or D_j / share (Gaussian). The best shares are proportional to D_j^(1/3)
+    or D_j^(1/2).
 
     moved: the relative squared sensitivity of each measure, empty if all are 1.
     """

@@ -349,7 +349,7 @@ def _plan_choice(
 
 
 def tree_buckets(question: Question, measure: Measure) -> Buckets:
-    """Returns the buckets of a quantile's tree, or of its exponential mechanism. With many cells there are fewer."""
+    """Returns the buckets of a quantile's tree, or of its exponential mechanism. With many cells, buckets are fewer."""
     if measure.operand is None:
         raise Refusal("a quantile needs a column", accepted="quantile_cont(column, 0.5)")
     cells = sum(question.cells)

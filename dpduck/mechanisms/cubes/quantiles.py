@@ -31,7 +31,7 @@ WRITTEN_TREE, WRITTEN_CHOICE = 3 / 4, 2.0
 squared number of levels."""
 MOST_LEVELS = 1024
 FINE = Fraction(1, 64)
-"""The price at which errors of trees are computed. Another price changes errors of many rows by a factor."""
+"""The price at which errors of trees are computed. Another price multiplies errors for many rows by a factor."""
 
 
 def power_of(noise: NoiseKind) -> float:
@@ -108,7 +108,7 @@ TREES = QuantileRule(TREE)
 
 
 def can_be_chosen(aggregate: Aggregate) -> bool:
-    """Tells whether the exponential mechanism can answer a quantile. Below a minimum, all buckets are equally good."""
+    """Tells whether the exponential mechanism can answer a quantile. It cannot choose among buckets below a minimum."""
     part = aggregate.fraction if aggregate.is_quantile and aggregate.fraction is not None else Fraction(0)
     return 0 < part < 1 and part.denominator <= LARGEST_PART
 

@@ -93,14 +93,14 @@ def _quantile_column(answer: AnswerColumn) -> Curved:
 
 
 def _of_no_rows(table: FloatArray, rows: FloatArray) -> FloatArray:
-    """Returns a table with 0 in the cells that have less than one row by the same cells' count(*)."""
+    """Returns a table with 0 in the cells where `rows`, the noisy count(*), is below one."""
     cells = table.reshape(len(rows), -1)
     emptied: FloatArray = np.where(rows[:, None] < FEWEST_ROWS, 0.0, cells).reshape(table.shape)
     return emptied
 
 
 def _add_move_error(shown: AnswerColumn, measured: AnswerColumn) -> AnswerColumn:
-    """Adds the change that an option made to an answer to its error.
+    """Adds to an answer's error the change that an option made to the answer.
 
     In a sparse table, the change is the same bias in all occupied cells, as large as the noise of empty cells.
     """

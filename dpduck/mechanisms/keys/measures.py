@@ -31,7 +31,7 @@ Taken = tuple[bool, Measure]
 
 @dataclass(frozen=True)
 class KeyMeasures:
-    """Measures of a statement, and their use by each aggregate. shares: the part of the price of each.
+    """Measures of a statement, and their use by each aggregate. shares: each measure's part of the price.
 
     selection: the share of the count that selects groups. reused: the measures that this count answers.
     """
@@ -44,7 +44,7 @@ class KeyMeasures:
 
 
 def measures_of_keys(aggregates: Sequence[Aggregate], reused: Sequence[int], other: bool) -> KeyMeasures:
-    """Returns the measures. reused: aggregates of the selecting count. They cost only in the row of `other` groups."""
+    """Returns the measures. reused: aggregates of the selecting count. These cost only in the row of `other` groups."""
     means = {(call.condition, call.operand) for call in aggregates if call.function == "avg"}
     demands: dict[Taken, Fraction] = {}
     pairs: list[tuple[Taken, Taken | None]] = []

@@ -71,7 +71,7 @@ class KnownReleases:
     remembered: SandboxAnswers = field(default_factory=partial(SandboxAnswers, 4))
 
     def with_planned(self, blank: Measured) -> KnownReleases:
-        """Returns these releases and a planned one, which has no values yet. Nothing is remembered."""
+        """Returns these releases and a planned one, which has no values yet. Its results are not cached."""
         return KnownReleases([*self.records, MeasurementRecord(PLANNED, "", self.moment, blank)], self.moment)
 
     def tables(self, question: KnownQuestion, about: str = "") -> dict[Same, list[Usable]]:
@@ -144,7 +144,7 @@ class _SumEstimator:
     def best(self, uses: Sequence[Usable]) -> _Sum | None:
         """Computes one sum over rows in all cells, None if the tables do not determine it.
 
-        Each joint table is tried by itself beside all plain tables, so that it never makes an answer worse.
+        Each joint table is tried alone with all plain tables, so that it never makes an answer worse.
         """
         plain = [use for use in uses if not use.joins]
         joined = [use for use in uses if use.joins][:MOST_JOINED]
@@ -239,7 +239,7 @@ def _ends(total: _Sum, levels: Sequence[Fraction]) -> tuple[FloatArray, FloatArr
 
 
 def _average(aggregate: Aggregate, sums: Sequence[_Sum]) -> Curved:
-    """Computes the average from its two sums of distances from the bounds. Both were measured alike."""
+    """Computes the average from its two sums of distances from the bounds. Both have equal noise."""
     operand = aggregate.operand
     if operand is None:
         raise InternalError("an average of nothing")

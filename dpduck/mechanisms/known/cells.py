@@ -33,8 +33,8 @@ from dpduck.values.quoting import quote_identifier
 class Cells:
     """Estimates of one aggregate in each cell of all keys. stderr: the error of each cell, NaN if it is not determined.
 
-    variances: the sizes of the keys, and the variance of each component, for dp_cells_stderr. A component's bits are
-        keys.
+    variances: the sizes of the keys, and the variance of each component, for dp_cells_stderr. Each bit of a component
+    stands for a key.
     """
 
     estimates: FloatArray

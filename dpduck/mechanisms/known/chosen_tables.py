@@ -21,7 +21,7 @@ FEW = 16
 """Up to this many tables, all tables that fit into the largest block are solved together."""
 
 EASY = 256
-"""Most atoms (sets of codes that all tables treat alike) of a quick block. Only the first FEW tables exceed it."""
+"""Most atoms (sets of codes that no table tells apart) of a quick block. Only the first FEW tables exceed it."""
 
 
 def selections(axes: Axes, uses: Sequence[Usable], columns: frozenset[str], new: bool) -> list[Sequence[Usable]]:
@@ -45,7 +45,7 @@ def alone(axes: Axes, uses: Sequence[Usable], tried: Sequence[Sequence[Usable]])
 
 
 def is_cellwise(use: Usable) -> bool:
-    """Tells whether all queries of a table treat the codes of every axis alike."""
+    """Tells whether a table's queries treat all codes of an axis in the same way, on every axis."""
     measured = use.kept.measured
     whole = all(
         len(key.columns) == 1 and key.codes == tuple(range(measured.columns[key.columns[0]].size))

@@ -44,7 +44,7 @@ class MarginalGap:
     """Precision that a statement's answer lacks after earlier releases, and a request for marginals in its place.
 
     whole: the request for all columns in one marginal.
-    gap: in units of a row's largest contribution, which is 1 for counts.
+    gap: the lacking precision, in units of a row's largest contribution, which is 1 for counts.
     finer: whether the request also measures rows that the statement's conditions leave out.
     """
 
@@ -152,7 +152,7 @@ def _scale(table: MeasuredTable, weights: Sequence[float]) -> float:
 def _whole(question: KnownQuestion, request: SelectRequest) -> SelectRequest | None:
     """Returns the statement's aggregate by all columns that it names, without its conditions on these columns.
 
-    WHERE stays with MAX ROWS or periods, which bound the rows after WHERE: else other rows would be counted.
+    With MAX ROWS or periods, WHERE stays. They bound the rows after WHERE, so other rows would be counted.
     """
     asked_of = request.question
     kinds = {(entry.function, entry.operand) for entry in asked_of.aggregates}

@@ -118,7 +118,7 @@ def _describe_sources(answers: Sequence[KnownAnswer]) -> str:
 
 
 def _other_rows(answers: Sequence[KnownAnswer]) -> list[str]:
-    """Describes the question's rows that the answers leave out, and the way in which MAX ROWS saw other rows."""
+    """Describes the rows that answers leave out, and how MAX ROWS was applied if not as in the question."""
     lines = []
     left = sorted(set().union(*(answer.left_out for answer in answers)))
     if left:

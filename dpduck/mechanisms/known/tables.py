@@ -230,7 +230,7 @@ def needs_of(aggregate: Aggregate, filters: Sequence[str]) -> Wanted | None:
 
 
 def row_needs_of(aggregate: Aggregate, filters: Sequence[str]) -> Wanted | None:
-    """Returns the count that equals an aggregate, for a sum of 1 under a condition. None for other aggregates."""
+    """Returns the count that an aggregate equals if it is a sum of 1 under a condition, else None."""
     if not aggregate.counts or aggregate.count_condition is None:
         return None
     conditions = [part for text in (*filters, aggregate.count_condition) for part in conjuncts(text)]

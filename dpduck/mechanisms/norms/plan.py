@@ -49,7 +49,7 @@ The weight of a unit is its loss with each step of the norm. A larger norm would
 mean absolute value of noise in standard errors is sqrt(2/pi), about 0.8."""
 
 LARGEST_SPREAD = 8
-"""Largest weight of a unit in a search, if the fourth root of the cells is not less. Noise scales with this weight."""
+"""Largest weight of a unit in a search, or the fourth root of the cells if that is less. Noise scales with it."""
 
 FAR, FEW_LEVELS = 3, 4
 """The threshold adds FAR standard errors of the search's noise, but only one if at most FEW_LEVELS levels are left."""

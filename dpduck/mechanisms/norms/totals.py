@@ -89,7 +89,7 @@ def _brought(cells: Summed, total: Summed, estimates: FloatArray, errors: FloatA
 
 
 def _with_left_out(cells: Summed, every: Summed, highs: FloatArray, noise: NoiseKind) -> FloatArray:
-    """Raises the upper ends `highs` by the missing rows in proportion, or by all these if cells add up to noise."""
+    """Raises the upper ends `highs` by the missing rows: in proportion, or by all rows if the cells' sum is noise."""
     error = sqrt(cells.variance + every.variance)
     missing = max(0.0, every.answer - cells.answer) + margins(noise, np.array([error]), every.step)
     if cells.answer <= SURE * sqrt(cells.variance):

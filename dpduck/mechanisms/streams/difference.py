@@ -94,7 +94,7 @@ def _render_join(releases: ReleaseStore, sides: list[_Side], stderr: str) -> str
 
 
 def _require_alike(first: _Side, second: _Side) -> None:
-    """Refuses unlike keys or aggregates. For views of two principals, who hide their SQL, compares function names."""
+    """Refuses different keys or aggregates. If two principals hide their SQL, compares function names."""
     left, right = first.view.name, second.view.name
     if [fold(key) for key in first.keys] != [fold(key) for key in second.keys]:
         raise Refusal(

@@ -76,7 +76,7 @@ def _other_shape(request: SelectRequest, sketch_asked: bool) -> list[Forecast]:
 
 
 def _shape_note(request: SelectRequest, design: SummaryDesign) -> str:
-    """Describes the shape of the summary's ranges, and the data that it is for. Returns '' without ranges."""
+    """Describes the shape of the summary's ranges, and the data that it suits. Returns '' without ranges."""
     summary, ordered = request.question.summary, sum(bool(key.shape) for key in request.question.keys)
     if summary is None or not ordered:
         return ""

@@ -97,7 +97,7 @@ def _groups(others: Sequence[NDArray[np.int64]], count: int) -> IntegerArray:
 
 
 def _places(names: IntegerArray, order: Places, wanted: IntegerArray) -> Places:
-    """Returns the row of each wanted number of `names`, -1 if no row has it. order: the rows sorted by `names`."""
+    """Returns the row with each wanted number in `names`, -1 if no row has it. order: the rows sorted by `names`."""
     place = np.minimum(np.searchsorted(names, wanted, sorter=order), len(names) - 1)
     rows = order[place]
     return np.where(names[rows] == wanted, rows, -1)

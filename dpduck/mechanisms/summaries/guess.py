@@ -17,7 +17,7 @@ class Stratum:
 
 
 def guess_table(expect_rows: int | None, cells: int) -> tuple[Stratum, ...]:
-    """Guesses the occupied cells, in strata with equally many rows: as many as leave one cell for the last.
+    """Guesses the occupied cells in strata with equally many rows, as long as the last stratum has a cell.
 
     >>> [(round(stratum.cells), round(stratum.rows)) for stratum in guess_table(3_000, 10**9)]
     [(600, 1), (150, 4), (38, 16), (9, 64), (2, 256)]

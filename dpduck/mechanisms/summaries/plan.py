@@ -24,7 +24,7 @@ REACH = 40.0  # largest noise value, in noise scales
 
 @dataclass(frozen=True)
 class Moments:
-    """Moments of a cell. kept: its chance to be in the summary. mean, square: of the estimate, which else is 0."""
+    """Moments of a cell. kept: its chance to be in the summary. mean, square: of its estimate, 0 if it is not in."""
 
     kept: float
     mean: float
@@ -165,7 +165,7 @@ def _geometric(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
 
 
 def _filter(summary: Summary, cells: int, scale: Fraction) -> SummaryDesign:
-    """Designs a filter and lower layers. Its theta is the least with `size` empty cells that pass on average."""
+    """Designs a filter and lower layers. At its theta, at most `size` empty cells pass on average."""
     sides = 1 if summary.method == "filter_one_sided" else 2
     theta = summary.theta or filter_for(cells, scale, summary.size, sides)
     layers = [SummaryLaw(scale, theta, sides=sides)]
@@ -221,7 +221,7 @@ def filter_for(cells: int, scale: Fraction, rows: float, sides: int) -> int:
 
 
 def _threshold_for(cells: int, scale: Fraction, theta: int, rows: float, total: float) -> Fraction:
-    """Returns the threshold tau with `rows` expected rows, theta at least. total: the guessed sum of all counts."""
+    """Returns the threshold tau with `rows` expected rows, or theta if larger. total: the guessed sum of all counts."""
 
     def mean_rows(tau: Fraction) -> float:
         return cells * SummaryLaw(scale, theta, tau).float_probability() + total / max(float(tau), theta)

@@ -40,7 +40,7 @@ class EstimatedSummary:
 
 
 def with_priorities(summary: NoisySummary, keep: int | None, tau: float) -> tuple[NoisySummary, float]:
-    """Keeps the `keep` cells of highest priority, and takes the highest other priority as threshold. Few all stay."""
+    """Keeps the `keep` cells of highest priority. The next priority becomes the threshold, or tau if there is none."""
     if keep is None or len(summary.counts) <= keep:
         return summary, tau
     order = np.argpartition(-summary.priorities, keep)
@@ -53,7 +53,7 @@ def with_priorities(summary: NoisySummary, keep: int | None, tau: float) -> tupl
 def estimate_weights(
     summary: NoisySummary, scale: float, theta: int, tau: float, *, sides: int = 2, whole: bool = False
 ) -> EstimatedSummary:
-    """Returns the cells with weights and variances. whole: the cells are the domain's, and have noise alone."""
+    """Returns the cells with weights and variances. whole: all the domain's cells are there, with noise alone."""
     magnitudes = np.abs(summary.counts).astype(np.float64)
     weights = np.sign(summary.counts) * np.maximum(magnitudes, tau)
     chances = np.ones_like(magnitudes)
@@ -105,7 +105,7 @@ def with_loss(summary: EstimatedSummary, rows: float | None, spread: float, gain
 
 
 def noise_of_kept(magnitudes: FloatArray, scale: float, theta: int, sides: int) -> FloatArray:
-    """Returns h(v), the part of the noise in a kept row's variance. For empty cells, it is right on average.
+    """Returns h(v), the noise's part of a kept row's variance. For empty cells, it is right on average.
 
     With G geometric, E h(theta + G) = E (theta + G)^2. E a^G = 1/(1 + a), E G = a/(1 - a), E G^2 = a (1 + a)/(1 - a)^2.
     """

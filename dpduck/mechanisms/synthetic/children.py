@@ -113,7 +113,7 @@ def _whole(rows: pa.Table, names: Mapping[str, str], wanted: str, for_each: ForE
 
 
 def _codes(values: pa.Array, key: Key, request: SelectRequest, for_each: ForEach) -> IntegerArray:
-    """Returns the number of each value's label or bin. Refuses values beyond all bins without WITH EDGES."""
+    """Returns the number of each value's label or bin. Unless WITH EDGES is given, refuses values beyond all bins."""
     domain = request.question.sources[key.sources[0]].domain
     with sandbox() as connection:
         labels = label_array(connection, key.labels, key.type_name)
@@ -147,7 +147,7 @@ def child_codes(
     out is drawn again, evenly among possible children.
 
     times, given: the number of children, and the known codes, of each parent.
-    zeros: cells that WHERE rules out. They leave each parent with children a possible child.
+    zeros: cells that WHERE rules out. Each parent with children keeps a possible child.
     """
     parents = np.flatnonzero(times)
     fixed = np.stack([given[place] for place in given])[:, parents] if given else np.zeros((0, len(parents)), np.int64)

@@ -18,7 +18,7 @@ from dpduck.values.sqltypes import sql_type
 
 _EPOCH = datetime(1970, 1, 1)
 LARGEST = 1 << 53
-"""From this number on, 64-bit floats skip whole numbers. A column with such edges keeps its values at edges."""
+"""From this number on, 64-bit floats skip whole numbers. In a column with such edges, drawn values stay at edges."""
 
 
 def bins_of(request: SelectRequest, key: Key) -> list[tuple[str, str]] | None:

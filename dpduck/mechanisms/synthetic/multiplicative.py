@@ -31,12 +31,13 @@ REARRANGED = 1 << 17
 
 
 FARTHEST = 1e60
-"""Updates of slices change the sum of weights. If it exceeds this or falls below 1 / this, it is scaled back to 1."""
+"""Updates of slices change the sum of weights. If the sum exceeds FARTHEST or falls below 1 / FARTHEST, it is scaled
+back to 1."""
 
 
 @dataclass(frozen=True, eq=False)
 class Update:
-    """Query in its block. codes: for each cell of the block, the cell of the query's marginal. cells: of that marginal.
+    """Query in its block. codes: for each cell of the block, the cell of the query's marginal. cells: of the latter.
 
     target: the answer, divided by twice the records.
     """

@@ -92,7 +92,7 @@ class Synthesis:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """State after some rounds. zeros: see FitProblem. Last fit's parameters, and last choice's estimates."""
+    """State after some rounds. zeros: see FitProblem. parameters, estimates: of the last fit and choice."""
 
     distribution: Distribution
     parameters: Parameters

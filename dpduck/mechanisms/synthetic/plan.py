@@ -138,7 +138,7 @@ def _of_mwem(options: SyntheticOptions) -> list[str]:
 
 
 def _require_none_of_mwem(options: SyntheticOptions, chosen: str) -> None:
-    """Refuses options that the chosen mechanism does not read: they would make another statement with its own price."""
+    """Refuses options that the chosen mechanism does not read: with them, an equal statement would pay again."""
     given = _of_mwem(options)
     if given:
         names = f"{' and '.join(given)} {'have' if given[1:] else 'has'}"

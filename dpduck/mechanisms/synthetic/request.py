@@ -105,7 +105,7 @@ def _columns(select: exp.Select, facts: PublicFacts) -> list[exp.Column]:
 
 
 def _require_free(options: SyntheticOptions, for_each: ForEach | None, columns: list[exp.Column]) -> None:
-    """Refuses names of existing columns, and a number of rows if parents decide it."""
+    """Refuses names of existing columns, and a number of rows if parents decide that number."""
     names = [fold(column.name) for column in columns]
     for name in filter(None, (options.key, "" if for_each is None else for_each.column)):
         if fold(name) in names:

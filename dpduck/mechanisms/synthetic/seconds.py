@@ -119,7 +119,8 @@ def _growing(pool: Pool, method: Method, rounds: int, sets: Sequence[Members]) -
 def aim_seconds(pool: Pool, schedule: Schedule, method: Method, records: int) -> float:
     """Guesses the seconds of annealed rounds: fits, and other work in each round. Large noise means fewer rounds.
 
-    The size of tables varies with the data by a factor of a hundred. Nine generated tables took 0.2 to 2.7 times this.
+    The size of tables varies with the data by a factor of a hundred. Nine generated tables took 0.2 to 2.7 times this
+    guess.
     """
     if not schedule.rounds:
         return 0.1

@@ -129,7 +129,7 @@ def least_amount(gap: Gap, noise: NoiseKind, target: float, most: float) -> floa
 
 
 def even_out(gap: Gap, noise: NoiseKind, target: float, most: float) -> Gap:
-    """Returns the gap with those of the tried row weights for which all rows reach the error `target` most cheaply."""
+    """Tries row weights. Returns the gap with the weights at which all rows reach `target` most cheaply."""
     if len(np.unique(np.round(gap.asked, 9), axis=0)) == 1:
         return gap
     best, tried, least = gap, gap, None

@@ -93,7 +93,7 @@ def hierarchy_variances(tree: Hierarchy, precisions: FloatArray, workload: Range
 
     a_v, s_v: see SubtreeVariances. Given the total of node v, its children have covariance diag(a_c) - a a'/s_v. Let
     g_v spread a unit of node v over its values, in proportion to a_c/s_v at every step down. Then
-    Var(q) = sum_v (a_v - s_v) (g_v . q)^2. Nodes inside the interval have g_v . q = 1. It cuts at most two nodes per
+    Var(q) = sum_v (a_v - s_v) (g_v . q)^2. Nodes inside the interval have g_v . q = 1. Its ends cut at most two per
     level.
     """
     subtrees = subtree_variances(tree, precisions)

@@ -25,7 +25,7 @@ def level_shares(tree: Hierarchy, workload: RangeWorkload, norm: int) -> tuple[F
 
     Let w_k be the precision of level k, m_k the mean length of its nodes, lambda_l the sum of w_k m_k over k >= l. The
     total is sum_l trace(V P_l) / lambda_l with w_k = share_k^2 (norm 1) or share_k (norm 2). P_l: see level_energies.
-    It is exact if all nodes of a level have equal length, since the P_l then diagonalise the normal matrix.
+    This total is exact if all nodes of a level have equal length, since the P_l then diagonalise the normal matrix.
     """
     energies = level_energies(tree, workload)
     lengths = np.array([tree.size / (len(bounds) - 1) for bounds in tree.boundaries])

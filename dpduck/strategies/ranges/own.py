@@ -55,8 +55,7 @@ TURNS = 500
 STARTS = 16
 SPREAD = 2.0
 LEAST_PLACE = 1e-3
-"""Least place of a normal quantile: uneven starts have normal quantiles at multiples of a root modulo 1 as logarithms.
-"""
+"""Least place of a normal quantile. Logarithms of uneven starts are such quantiles, at multiples of a root modulo 1."""
 
 ROUNDED = 1e-3
 """Budgets become the smallest integers that raise the total variance by less than this part."""
@@ -278,7 +277,7 @@ def _in_turns(
 
 
 def scale_rows(rows: StrategyRows, budgets: FloatArray, total: float, bits: int) -> IntegerArray | None:
-    """Returns each row times an integer, nearly proportional to its budget (Laplace) or to the root of it (Gaussian).
+    """Returns each row times an integer, nearly proportional to the budget (Laplace) or to its root (Gaussian).
 
     total: the variance at the exact budgets. bits: the most bits of a column's norm. Returns None if all such integers
     cost too much or leave answers undetermined.

@@ -40,7 +40,7 @@ LARGE = 256
 
 
 def levels_of(precisions: FloatArray) -> list[NDArray[np.intp]]:
-    """Groups measurements into levels, the most precise first. In a level precisions differ by at most WIDTH times."""
+    """Groups measurements into levels, most precise first. In a level, precisions differ by a factor up to WIDTH."""
     order, levels = np.argsort(-precisions, kind="stable"), list[list[int]]()
     for place in order.tolist():
         if not levels or precisions[levels[-1][0]] > WIDTH * precisions[place]:
@@ -171,7 +171,7 @@ def _low_rank_errors(
 
 
 def _eigen(matrix: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, NDArray[np.bool_]]:
-    """Returns scales for a diagonal of ones, the scaled matrix's eigenvalues and vectors, and which are not 0."""
+    """Returns scales for a diagonal of ones, the scaled matrix's eigenvalues and vectors, and a mask of nonzeros."""
     diagonal = np.diag(matrix)
     scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     values, vectors = scipy.linalg.eigh(matrix * scale * scale[:, None])
@@ -236,7 +236,7 @@ def _reflect(columns: FloatArray, table: FloatArray) -> FloatArray:
 def _solve_triangle(
     triangle: FloatArray, solvers: Sequence[FloatArray], columns: NDArray[np.intp]
 ) -> LeastSquaresBlock:
-    """Returns the block M = R'R. triangle: R, with its columns in this order. solvers: from a level's data to R x."""
+    """Returns the block M = R'R. triangle: R, columns in the order `columns`. solvers: from a level's data to R x."""
     rank, size = triangle.shape
     square, rest = triangle[:, :rank], triangle[:, rank:]
     root = np.zeros((rank, size))

@@ -98,7 +98,7 @@ def average_about(centre: float, bounds: tuple[float, float], rows: Noisy, sums:
 
 
 def _or_anywhere(stderrs: FloatArray, lows: FloatArray, highs: FloatArray, width: float) -> FloatArray:
-    """Raises standard errors to a uniform law's if the 95 % interval has all values: the count may then be 0."""
+    """Raises standard errors to that of a uniform law if the 95 % interval has all values: the count may be 0."""
     everything = highs[USUAL] - lows[USUAL] >= width * (1 - 1e-9)
     return np.where(everything, np.maximum(stderrs, width / 12**0.5), stderrs)
 

@@ -19,8 +19,8 @@ from dpduck.values.arrays import FloatArray, IntegerArray
 class ErrorLaw:
     """Distribution of the noise in each cell of one grouping set.
 
-    parameter: of the noise if a cell comes from one integer measurement, None if it combines several. step: the most
-    that a cell changes if one integer of noise changes by one.
+    parameter: of the noise if a cell comes from one integer measurement, None if the cell combines several. step: the
+    most that a cell changes if one integer of noise changes by one.
     """
 
     noise: NoiseKind

@@ -26,7 +26,7 @@ MOST_POINTS = 130
 
 @dataclass(frozen=True, order=True)
 class DesignFamily:
-    """Covering design that can be built: every `strength` points lie in a common block. parameters: of the kind."""
+    """Covering design that can be built: every `strength` points lie in a common block. parameters: of its kind."""
 
     kind: str
     parameters: tuple[int, ...]
