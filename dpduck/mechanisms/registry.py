@@ -51,7 +51,7 @@ def mechanism_of(question: object) -> Mechanism[Any, Any, Any]:
 
 
 def check_sql(analysis: Analysis, mechanism: Mechanism[Any, Any, Any], plan: Any) -> str:
-    """Returns the whole statement as SQL over a release without rows. So errors of binding show before the charge."""
+    """Returns the whole statement as SQL over a release without rows. Errors of binding then show before the charge."""
     columns = [CatalogColumn(name, type_name) for name, type_name in mechanism.columns(plan)]
     return empty_release_sql(columns, mechanism.header(plan).laws, analysis)
 

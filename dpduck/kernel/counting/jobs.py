@@ -285,7 +285,7 @@ def _by_keys(join: Join) -> bool:
 
 
 def _is_key(condition: Expression, key: RelationColumn) -> bool:
-    """Tells whether a condition equates a key with a value so that equal keys are one group, as a limit needs."""
+    """Tells whether a condition sets a key equal to a value, and GROUP BY finds the same keys equal."""
     # 1 equals '1' and '01', two groups of texts. Equal values of one type are one group (test_rows.py).
     kind = sql_type(key.type_name)
     if isinstance(condition, Lookup):

@@ -35,7 +35,7 @@ class Constrained:
 
 
 def constrained_aggregates(cube: CubePlan) -> tuple[Constrained, ...]:
-    """Returns the aggregates of a plan that have public totals. Refuses what is not planned as plain tables."""
+    """Returns the aggregates of a plan that have public totals. Refuses plans other than plain tables."""
     question = cube.request.question
     found = []
     for number in dict.fromkeys(total.aggregate for total in question.totals):
@@ -53,7 +53,7 @@ def constrained_aggregates(cube: CubePlan) -> tuple[Constrained, ...]:
 
 
 def with_laws(laws: Laws, known: Sequence[Constrained]) -> Laws:
-    """Returns the laws of all aggregates. With totals, that of a set has the largest variance of its cells."""
+    """Returns the laws of all aggregates. With totals, a set's law has the largest variance of its cells."""
     changed = list(laws)
     for one in known:
         largest = [one.size * float(part.max()) for part in one.projection.split(one.projection.variances)]
@@ -63,7 +63,7 @@ def with_laws(laws: Laws, known: Sequence[Constrained]) -> Laws:
 
 
 def with_errors(errors: Sequence[AggregateError], known: Sequence[Constrained]) -> list[AggregateError]:
-    """Returns the predicted errors of all aggregates. With totals they are those of the projection."""
+    """Returns the predicted errors of all aggregates. With totals, these are the errors of the projection."""
     changed = list(errors)
     for one in known:
         variances = one.size * one.projection.variances
@@ -98,7 +98,7 @@ def _answer(one: Constrained, measured: FloatArray, question: Question) -> Answe
 
 
 def _counts(one: Constrained, projected: FloatArray, question: Question) -> FloatArray:
-    """Returns counts without negative cells, or whole counts, in the finest table, and their sums in all others."""
+    """Returns non-negative or whole counts in the finest table, and their sums in all other tables."""
     finest, treatment = finest_groups(question, one.aggregate), question.treatment
     if finest is None:
         raise InternalError("no finest table, which was checked before")

@@ -14,12 +14,12 @@ Members = tuple[int, ...]
 
 
 def determines(question: Question, fine: Members, coarse: Members) -> bool:
-    """Tells whether the keys of one set determine those of another."""
+    """Tells whether the keys of the set `fine` determine the keys of the set `coarse`."""
     return all(_axis(question, fine, key) is not None for key in coarse)
 
 
 def fold_cells(question: Question, fine: Members, coarse: Members) -> IntegerArray | None:
-    """Returns for each cell of a set, row-major, the cell of another set that it is a part of.
+    """Returns for each cell of a set, row-major, the larger cell of another set that contains it.
 
     None if the keys of the first set do not determine those of the second.
     """
@@ -38,7 +38,7 @@ def fold_cells(question: Question, fine: Members, coarse: Members) -> IntegerArr
 
 
 def _axis(question: Question, fine: Members, key: int) -> tuple[int, IntegerArray] | None:
-    """Returns the place of a key in a set that determines another key, and the other's label for each of its labels."""
+    """Returns the place of a key in `fine` that determines `key`, and the label of `key` for each of its labels."""
     if key in fine:
         return fine.index(key), np.arange(question.sizes[key])
     for place, other in enumerate(fine):
@@ -49,7 +49,7 @@ def _axis(question: Question, fine: Members, key: int) -> tuple[int, IntegerArra
 
 
 def _label_map(fine: Key, coarse: Key) -> IntegerArray | None:
-    """Returns a key's label for each label of another key over the same single column. None if it is no function."""
+    """Returns a key's label for each label of another key over the same single column. None if that is no function."""
     if len(fine.sources) != 1 or fine.sources != coarse.sources or fine.shape or coarse.shape:
         return None
     from_codes, to_codes = np.array(fine.codes, np.int64), np.array(coarse.codes, np.int64)

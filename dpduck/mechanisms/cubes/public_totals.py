@@ -34,7 +34,7 @@ LARGEST_COUNT = 1 << 53
 
 
 def with_tables(analysis: Analysis, catalog: Catalog) -> Analysis:
-    """Returns the analysis with what the public tables hold that its options name: a strategy, totals."""
+    """Returns the analysis with the contents of public tables that its options name: a strategy, and totals."""
     if analysis.request.question.treatment.strategy_table:
         analysis = with_matrix(analysis, catalog)
     return with_totals(analysis, catalog) if analysis.request.question.treatment.public_totals else analysis
@@ -127,7 +127,7 @@ def _total(text: str, aggregate: Aggregate, where: str) -> Fraction:
 
 @dataclass(frozen=True, eq=False)
 class FinestGroups:
-    """Groups of cells with a total, in the grouping set that all others are sums of. place: this set's number."""
+    """Groups of cells with a total, in the grouping set that gives all other sets by sums. place: its number."""
 
     place: int
     matrix: scipy.sparse.csr_array
@@ -143,7 +143,7 @@ def finest_groups(question: Question, number: int) -> FinestGroups | None:
 
 
 def _rows_of(question: Question, totals: Sequence[PublicTotal], members: tuple[int, ...]) -> scipy.sparse.csr_array:
-    """Returns a row of 0 and 1 for each total, over the cells of a grouping set that determines it."""
+    """Returns a row of 0 and 1 for each total, over the cells of a grouping set that determines the total."""
     rows, columns = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     cells = int(np.prod([question.sizes[key] for key in members], dtype=np.int64))
     for wanted in dict.fromkeys(total.members for total in totals):
@@ -166,8 +166,8 @@ def _rows_of(question: Question, totals: Sequence[PublicTotal], members: tuple[i
 def equations_of(question: Question, number: int) -> Equations:
     """Returns the equations for an aggregate's answers in all grouping sets.
 
-    Each total is an equation over the smallest set that determines it. A set whose cells are sums of another's, since
-    its keys are functions of the other's, is brought to agree with it.
+    Each total is an equation over the smallest set that determines it. If the keys of a set are functions of another
+    set's keys, its cells are sums of that set's cells. Further equations then make both agree.
     """
     sets, totals = question.grouping_sets, [total for total in question.totals if total.aggregate == number]
     carriers: dict[int, list[PublicTotal]] = {}
@@ -200,7 +200,7 @@ def _require_size(equations: int, question: Question) -> None:
 
 
 def _carrier(question: Question, total: PublicTotal) -> int:
-    """Returns the number of the set with the fewest cells that determines a total, one that has its keys first."""
+    """Returns the number of the smallest set that determines a total. A set with the total's own keys comes first."""
     holding = [
         (not set(total.members) <= set(members), cells, place)
         for place, (members, cells) in enumerate(zip(question.grouping_sets, question.cells, strict=True))

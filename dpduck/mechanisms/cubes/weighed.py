@@ -145,7 +145,7 @@ def _alone(aggregate: Aggregate, norm: Fraction, stated: Fraction | None) -> Mea
 
 
 def _with_norm(measure: Measure, norm: Fraction, stated: Fraction | None) -> Measure:
-    """Returns a measure with the norm `stated`, by default with the norm of `norm` rows of the largest value."""
+    """Returns a measure with the norm `stated`, by default that of `norm` rows with the largest value."""
     in_integers = norm * measure.contribution.bound if stated is None else stated / measure.contribution.unit
     return measure.with_norm(max(1, floor(in_integers**2)))
 

@@ -145,7 +145,7 @@ class _PlacedKeys:
         return sorted(range(len(keys)), key=lambda place: self.axes[keys[place]])
 
     def along(self, keys: Sequence[int], factors: Sequence[Factor]) -> dict[int, Along]:
-        """Returns the query by some keys along each axis, without rows for which another key has no label."""
+        """Returns, along each axis, the query by some keys. Rows without a label of another key are left out."""
         outside = [number for number, labels in self.codes.items() if number not in keys and (labels < 0).any()]
         names = [id(factor) if isinstance(factor, MatrixFactor) else factor for factor in factors]
         along, order = {}, self.order(keys)

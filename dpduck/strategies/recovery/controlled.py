@@ -18,7 +18,7 @@ from dpduck.values.errors import InternalError
 
 MOST_STEPS = 100
 CLOSE = 1e-9
-"""A projection ends if no total differs by more than this part of the largest one."""
+"""A projection ends if no total is off by more than this part of the largest total."""
 
 Groups: TypeAlias = scipy.sparse.csr_array
 
@@ -31,7 +31,7 @@ def has_counts(groups: Groups, totals: FloatArray) -> bool:
 
 
 def nest_twice(groups: Groups) -> bool:
-    """Tells whether the groups are two families, in each of which two groups are nested or apart."""
+    """Tells whether the groups form two families. Within a family, any two groups are nested or apart."""
     matrix = scipy.sparse.csr_array(groups, dtype=np.float64)
     common = (matrix @ matrix.T).toarray()
     sizes = np.diag(common)
@@ -52,7 +52,7 @@ def nest_twice(groups: Groups) -> bool:
 
 
 def with_rest(groups: Groups, totals: FloatArray, cells: FloatArray, *, nonnegative: bool) -> tuple[Groups, FloatArray]:
-    """Adds the group of all cells that are in no group. It keeps its sum, rounded, and at least 0 for counts."""
+    """Adds the group of all cells that are in no group. This group keeps its rounded sum, at least 0 for counts."""
     rest = np.asarray(groups.sum(axis=0)).ravel() == 0
     if not rest.any():
         return groups, totals
@@ -96,7 +96,7 @@ def _step(groups: Groups, totals: FloatArray, cells: FloatArray, start: FloatArr
 
 
 def rounded_counts(groups: Groups, totals: FloatArray, cells: FloatArray, *, nonnegative: bool) -> FloatArray:
-    """Returns a whole table that has the whole totals. If it can, it rounds every cell up or down."""
+    """Returns a whole table that has the whole totals. If possible, every cell is rounded up or down."""
     lower = np.floor(cells + CLOSE)
     solved = scipy.optimize.linprog(
         1 - 2 * (cells - lower), A_eq=groups, b_eq=totals - groups @ lower, bounds=(0, 1), method="highs-ds"
@@ -111,7 +111,7 @@ def _least_moves(
 ) -> FloatArray:
     """Returns the table with the totals at the least sum of moves from `cells`, by a linear program.
 
-    A cell is its base, plus a first unit, plus what is above, less what is below. Each part has its cost.
+    A cell is its base, plus a first unit, plus a part above, minus a part below. Each part has its cost.
     """
     start = np.maximum(cells, 0.0) if nonnegative else cells
     base = np.floor(start) if whole else start

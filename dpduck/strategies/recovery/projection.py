@@ -26,7 +26,7 @@ KNOWN = 1e-9
 """A cell with less than this part of its variance left is known exactly."""
 
 UNEQUAL = 1e-7
-"""Totals that differ by more than this part of the largest one contradict each other."""
+"""Totals that differ by more than this part of the largest total contradict each other."""
 
 Members = tuple[int, ...]
 
@@ -60,7 +60,7 @@ class Equations:
 
 @dataclass(frozen=True, eq=False)
 class TotalsProjection:
-    """Projection of all released cells onto equations. variances: of each cell afterwards, 0 if it is known exactly."""
+    """Projection of all released cells onto equations. variances: of projected cells, 0 for known cells."""
 
     equations: Equations
     gains: FloatArray
