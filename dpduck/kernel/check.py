@@ -386,7 +386,7 @@ def _derive_union(union: Union, facts: Facts) -> Carried:
 
 
 def _of_relation(unit: RelationColumn, word: str) -> Expression:
-    """Returns the unit that a relation has as a column of its own. word: after PER. It adds the period's number."""
+    """Returns the unit that a relation has as a column, with the period's number if the unit has a PER (`word`)."""
     return InPeriod(unit, RelationColumn(unit.relation, PERIOD_COLUMN, NUMBER_TYPE)) if word else unit
 
 

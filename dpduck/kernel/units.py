@@ -129,7 +129,7 @@ def period_of(unit: Expression | None) -> Expression | None:
 
 
 def first_of(units: tuple[Expression, ...]) -> Expression:
-    """Returns the first of several units that is not NULL. By periods, person and number are each such a first."""
+    """Returns the first of several units that is not NULL. By periods, person and number are both such firsts."""
     if len(units) == 1:
         return units[0]
     if all(isinstance(unit, InPeriod) for unit in units):

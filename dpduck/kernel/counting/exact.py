@@ -561,7 +561,7 @@ def _codes(reading: KeyReading, column: Column) -> Column:
 
 
 def _exact_counts(job: CountingJob, keys: Sequence[Column], counts: NDArray[np.int64]) -> ExactCounts:
-    """Turns key codes into codes of released attributes, without combinations outside a domain or an attribute."""
+    """Turns key codes into codes of released attributes, and drops combinations outside a domain or an attribute."""
     inside = _all_inside(keys)
     if inside is not None:
         keys, counts = [codes[inside] for codes in keys], counts[:, inside]

@@ -67,7 +67,8 @@ class Order:
     """Work on rows of whole units. tables: private ones first, in the order in which rows are handed over.
 
     stage_sql: SQL from integers to sums, with parameters. passes: DuckDB's optimizer passes that are off. room: memory
-    that a worker must be sure to have (workers.least_room). With less, it might compute other rows than this process.
+    that a worker must be sure to have (workers.least_room). With less, the worker might compute other rows than this
+    process.
     before: order on parts of the rows. Its results are the rows of this order. crowds: order that drops rows that
     cannot count. key: key of the hash by which CROWD rows of a unit are kept in each table, None if all are kept.
     """

@@ -34,7 +34,7 @@ class PreparedTable:
     """A prepared copy of a private table.
 
     sql: its name. codes: its DOMAIN columns. cuts: its columns with a CLAMP. Both are in the order of their numbers.
-    unit: the column that holds the unit of each row. unit_type: its type. None for PRIVACY UNIT ROW. own: whether the
+    unit: the column that holds the unit of each row, None for PRIVACY UNIT ROW. unit_type: its type. own: whether the
     private table has that column. max_rows: MAX ROWS of its policy. together: for a unit of several columns, these
     columns with their types. They belong to the table itself, or to the last table that its references lead to. keys:
     keys of several columns that the private table had when the copy was made.

@@ -162,7 +162,7 @@ class Memory:
         resource.setrlimit(resource.RLIMIT_AS, (self._most if rows == 1 else self._shared, self._most))
 
     def outgrown(self) -> bool:
-        """Tells whether a single row left more memory in use than a batch may have. Later batches could use it."""
+        """Tells whether a single row left more memory in use than a batch may have, for later batches to use."""
         return self._usage()[0] > self._shared
 
     def _usage(self) -> tuple[int, int]:

@@ -225,7 +225,7 @@ def _by_norm(check: StatementCheck, facts: CheckFacts) -> Iterator[NormFinding]:
 
 
 def _by_sum_norm(check: StatementCheck, facts: CheckFacts) -> Iterator[NormFinding]:
-    """Yields the loss at norms of sums, in the column's units. The norm in rows leaves out little."""
+    """Yields the loss at norms of sums, in the column's units, while the norm in rows leaves out little."""
     treatment, beside = check.request.question.treatment, check.stated or _little(check, facts)
     for measure in filter(_is_of_a_column, check.measures.measures):
         place, unit = check.measures.measures.index(measure), measure.contribution.unit

@@ -128,8 +128,8 @@ def plan_range_sets(
 ) -> tuple[Plan, ...]:
     """Returns the plans of all candidates: the chosen plan first, the others by predicted total variance.
 
-    attributes: the queries of every attribute, single values for a plain key. strategy: the one of every attribute with
-    ranges.
+    attributes: the queries of every attribute, single values for a plain key. strategy: the strategy of every attribute
+    with ranges.
     budgets: shares of the price by set and by tree level, 'optimal' or 'uniform'. row_bound: the most that one row adds
     to a cell. A larger bound leaves fewer bits for weights. apart: whether each set must have separate measurements.
     """

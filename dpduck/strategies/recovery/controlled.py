@@ -96,7 +96,7 @@ def _step(groups: Groups, totals: FloatArray, cells: FloatArray, start: FloatArr
 
 
 def rounded_counts(groups: Groups, totals: FloatArray, cells: FloatArray, *, nonnegative: bool) -> FloatArray:
-    """Returns a whole table that has the whole totals. If possible, every cell is rounded up or down."""
+    """Returns a table of whole numbers that has the whole totals. If possible, every cell is rounded up or down."""
     lower = np.floor(cells + CLOSE)
     solved = scipy.optimize.linprog(
         1 - 2 * (cells - lower), A_eq=groups, b_eq=totals - groups @ lower, bounds=(0, 1), method="highs-ds"
