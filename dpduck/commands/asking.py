@@ -91,7 +91,7 @@ def budget(database: Path, store: Path | None, shape: str) -> None:
 def check(database: Path, table: str, statement: str | None, store: Path | None, shape: str) -> None:
     """Show what the answers about TABLE leave out, exactly: for its owner's eyes only.
 
-    With a STATEMENT that reads it, what bounds of rows and norms leave out of its answers, and the error of each.
+    With a STATEMENT over TABLE, also show what each bound on rows or norms leaves out of the answers, and their error.
     """
     from dpduck.commands.answering import check_table  # noqa: PLC0415
 
@@ -152,7 +152,7 @@ def show(database: Path, view: str, store: Path | None, shape: str) -> None:
 def publish_command(database: Path, target: str, schema: str, with_ledger: bool, views: tuple[str, ...]) -> None:
     """Write private views, and nothing else, to a DuckDB file, Parquet files or PostgreSQL.
 
-    DATABASE has its store beside it; the store itself is taken, too.
+    DATABASE is a database with its store beside it, or the store itself.
     """
     from dpduck.commands.answering import closing_owner  # noqa: PLC0415
     from dpduck.commands.printing import views_in_words  # noqa: PLC0415
@@ -216,7 +216,7 @@ def certify_command(database: Path, store: Path | None, target: Path) -> None:
 def prepare(database: Path, tables: tuple[str, ...], store: Path | None) -> None:
     """Prepare tables, all that have a policy if none is named: answers cost what exact ones cost.
 
-    From then on they are about the rows of this moment, until ALTER PRIVACY POLICY ON .. NEW EPOCH, or UNPREPARE.
+    Answers are then about the rows of this moment, until ALTER PRIVACY POLICY ON .. NEW EPOCH, or UNPREPARE.
     """
     from dpduck.commands.answering import closing_owner  # noqa: PLC0415
     from dpduck.commands.preparing import prepare_tables, preparing  # noqa: PLC0415

@@ -35,7 +35,7 @@ def draft(database: Path, table: str, file: Path | None, privately: str | None, 
     """Print a policy for TABLE from its schema alone: types, keys, checks, public tables. No row is read.
 
     What only you can know is marked TODO. Fill it in and run it: dpduck sql DATABASE - < policy.sql. Once TABLE has a
-    policy, if only of PRIVACY UNIT and BUDGET, --privately 0.05 asks for MAX ROWS, ranges, clamps and values.
+    policy, even one of PRIVACY UNIT and BUDGET alone, --privately 0.05 asks for MAX ROWS, ranges, clamps and values.
     """
     from dpduck.database.connection import connect  # noqa: PLC0415
 

@@ -31,7 +31,7 @@ from dpduck.values.quoting import fold
 
 @dataclass(frozen=True)
 class ReleaseSettings:
-    """Options of the command. postgresql: an address for the views as well, "" for none."""
+    """Options of the command. postgresql: an address to which views are also published, or ""."""
 
     title: str
     contact: str
@@ -44,7 +44,7 @@ class ReleaseSettings:
 def release_plan(
     database: Path, store: Path | None, plan: Path, folder: Path, settings: ReleaseSettings, steps: Steps = no_step
 ) -> bool:
-    """Releases a plan. Returns whether it was released: False if a criterion is not met, or nobody confirmed."""
+    """Releases a plan. Returns False if a criterion is not met, or nobody confirmed."""
     with one_line_errors():
         files = store_files(database, store)
         if files.store is None:

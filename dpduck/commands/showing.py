@@ -37,8 +37,8 @@ def audit_command(
     """Ask STATEMENTS, or some of every mechanism, of two made-up tables that differ in one privacy unit.
 
     The tables are made from the policies of DATABASE in memory: no private row is read, and nothing is charged to it.
-    Each statement is answered thousands of times on both. What is told of the unit is bounded from below: the exit
-    status is 1 if it is more than was charged, or if a message, a shape or a price tells of the unit.
+    Each statement is answered thousands of times on both. The audit computes a lower bound on the privacy loss. The
+    exit status is 1 if the bound is above the charge, or if a message, a shape or a price depends on the unit.
     """
     from dpduck.auditor.audit import Settings  # noqa: PLC0415
     from dpduck.commands.audit import print_audit  # noqa: PLC0415
@@ -86,7 +86,7 @@ def trial_command(
 def compare(database: Path, table: str, store: Path | None, target: Path | None) -> None:
     """Tell how far synthetic TABLE is from the data, exactly: for its owner's eyes only, never to be published.
 
-    With --to, a page with a heat map of all pairs of columns, which nobody else's account can read.
+    With --to, write a page with a heat map of all pairs of columns, which no other account can read.
     """
     from dpduck.commands.compare import print_comparison  # noqa: PLC0415
 

@@ -161,7 +161,7 @@ class Database:
         )  # fmt: skip
 
     def under(self, policies: PolicyStore) -> Database:
-        """Returns this database as it would read statements under other policies. It must not run any."""
+        """Returns this database as it would read statements under other policies. It must not run a statement."""
         other = copy(self)
         other._policies, other._answered, other._analysed = policies, SandboxAnswers(), SandboxAnswers(MOST_ANALYSED)
         other._parts = replace(self._parts, policies=policies, answered=other._answered)

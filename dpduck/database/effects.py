@@ -76,7 +76,7 @@ class ReadStatement:
 
 @dataclass(frozen=True)
 class Effect:
-    """A stored answer that a change takes away. charge: its price afterwards, None if it is refused or comes free."""
+    """A stored answer that a change takes away. charge: its price afterwards, None if it is refused or free."""
 
     kind: str
     name: str
@@ -89,9 +89,9 @@ class Effect:
 
 
 def list_effects(now: Database, later: Database, most: int) -> Iterator[Effect]:
-    """Yields the paid answers that are free in the first database, and not in the second one.
+    """Yields the paid answers that are free in the first database, but not in the second.
 
-    most: the largest number of stored answers that are read, the latest first, and as many views.
+    most: the largest number of stored answers that are read, and of views, the latest first.
     """
     stored = [release for release, _ in now.releases.all() if release.strategy != STREAM]
     answers = [release for release in stored if release.kind == "answer"]
@@ -115,7 +115,7 @@ def _effect(
     now: Database,
     later: Database,
 ) -> Effect | None:
-    """Returns the effect on one answer, None if there is none. paid: digests that earlier effects pay for."""
+    """Returns the effect on one answer, None without an effect. paid: digests that earlier effects pay for."""
     kind, note = "stream", STOPPED
     if isinstance(stored, StoredRelease):
         kind, note = stored.kind, "" if stored.kind == "answer" else READABLE

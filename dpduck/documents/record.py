@@ -46,7 +46,7 @@ _FIRST = ("basic", "administrative")
 def record_text(facts: DocumentFacts, title: str | None = None, tier: int = 3, *, tried: bool = False) -> str:
     """Returns the record as YAML. title: the name of the data product. tier: 1, 2 or 3, the amount of detail.
 
-    tried: whether a trial on the true rows decided over the release, as its owner says.
+    tried: whether, as the owner says, a trial on the true rows decided about the release.
     """
     deployment = {
         "basic": _basic(facts, title),

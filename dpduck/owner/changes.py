@@ -45,7 +45,7 @@ class OwnerChanges:
         self._last: tuple[tuple[str, str, int], str] | None = None
 
     def propose(self, statement: AlterPolicy, text: str, caller: Caller) -> tuple[Policy, ...]:
-        """Returns the policies that a statement would put in force, without a change. Refuses what it would refuse."""
+        """Returns the policies that a statement would put in force. Refuses whatever the statement would refuse."""
         with self._lock, self._open_cursor() as cursor:
             return self._desk(cursor, text, caller).propose(statement)
 

@@ -304,7 +304,7 @@ class OwnerDesk:
         return "; ".join(done), "".join([*prepared, *there])
 
     def _changed(self, policies: tuple[Policy, ...]) -> tuple[Policy, ...]:
-        """Returns policies to be put in force. They are none if there is only one, and it is in force already."""
+        """Returns the policies to put in force. There are none if the only policy is in force already."""
         current = self.policies.policy(policies[0].table)
         same = current is not None and [current] == [replace(new, revision=current.revision) for new in policies]
         return () if same else policies

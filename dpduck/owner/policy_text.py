@@ -122,7 +122,7 @@ def _between(low: str, high: str, type_name: str, mixed: str) -> str:
 
 
 def _usual(type_name: str, mixed: str) -> str:
-    """Returns SQL of a value for a column without an item in the policy. It is NULL for nested and other types."""
+    """Returns SQL of a value for a column without an item in the policy. It is NULL for types without such a value."""
     kind = sql_type(type_name)
     if kind.is_whole:
         return f"CAST({mixed} % 100 AS {type_name})"

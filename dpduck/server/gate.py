@@ -221,7 +221,7 @@ class Gate:
         return self._runnable_sql(principal, inspected, keys, given_up=given_up, letters=terms.letters)
 
     def _read_statement(self, text: str) -> Inspected:
-        """Inspects a statement. Puts a SELECT over unknown tables into dp_known, which reads earlier releases alone."""
+        """Inspects a statement. Puts a SELECT over unknown tables into dp_known, which reads only earlier releases."""
         inspected = self.inspect(text)
         here = all(self._public.size(view) is not None or view in self._left_out for view in inspected.views)
         if here or inspected.calls or inspected.listings or inspected.macros:

@@ -23,7 +23,7 @@ class Keeping:
     """Settings of the vault's process. engines: the engines to attach, as name=address.
 
     floor: seconds before which no new answer is given. seconds: the time limit of a SELECT over released answers.
-    memory: bytes beyond the process's memory at its start, 0 for no limit.
+    memory: the most bytes beyond the process's memory at its start, 0 for no limit.
     """
 
     quota: Quota = field(default_factory=Quota)

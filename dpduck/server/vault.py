@@ -12,7 +12,7 @@ from dpduck.store.cursors import Ceiling
 
 @dataclass(frozen=True)
 class Reply:
-    """Outcome of a question. key: for reading the answer's rows. charged: a ledger entry. refused: the reason."""
+    """Outcome of a question. key: the key of the answer's rows. charged: the ledger entry. refused: the reason."""
 
     key: str | None
     charged: int | None = None

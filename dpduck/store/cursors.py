@@ -332,9 +332,9 @@ class SandboxAnswers:
         self._kept: list[KeptSandbox] = []
 
     def lend(self, copies: frozenset[Hashable]) -> KeptSandbox | None:
-        """Lends one statement the idle sandbox with most tables, if all of these are in `copies`.
+        """Lends one statement the idle sandbox with the most tables, if all its tables are in `copies`.
 
-        If none fits, returns None, or the oldest if enough are kept. The statement has to empty the oldest.
+        If no sandbox fits, returns None, or the oldest sandbox if enough are kept. The statement has to empty it.
         """
         with self._lock:
             fitting = [sandbox for sandbox in self._kept if sandbox.copies <= copies]

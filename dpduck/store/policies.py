@@ -120,7 +120,7 @@ class PolicyStore:
             return terms
 
     def after(self, changed: Sequence[Policy]) -> PolicyStore:
-        """Returns the policies as they would be after a change. They are for reading: nothing may be saved there."""
+        """Returns the policies as they would be after a change. Callers may read this store, and may not save in it."""
         proposed = []
         for policy in changed:
             revision, epoch = self.last_revision(policy.table)

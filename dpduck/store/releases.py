@@ -43,9 +43,10 @@ class StoredRelease:
     """Released table. kind: 'answer' (read through dp()) or 'view' (a private view).
 
     laws: error laws by aggregate and grouping set. epsilon: None for a Gaussian release. source: for a view, the
-    release that it shows. For an answer with reuse, the release that it paid for. The rest is for a view that is being
-    made. price: its guarantee with its price as a part of the whole budget of that moment. scope, notes: its comment
-    beside the price, and the comments of its columns. caption: its title and its description, each on its own line.
+    release that it shows. For an answer with reuse, the release that it paid for. The other fields are for a view that
+    is being made. price: its guarantee with its price as a part of the whole budget of that moment. scope, notes: its
+    comment beside the price, and the comments of its columns. caption: its title and its description, each on its own
+    line.
     """
 
     name: str

@@ -28,9 +28,10 @@ class ChildProcess:
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None, patience: float) -> None:
         """Starts the process without waiting for it.
 
-        environment: the whole environment of the process, which then has no output, and / as its folder. With None, it
-        inherits all three, and has its own process group, so that Ctrl-C does not reach it.
-        patience: seconds after which a frame that has begun, and does not go on, is given up.
+        environment: the whole environment of the process, which then has no output, and / as its folder. With None, the
+        process inherits environment, output and folder, and has its own process group, so that Ctrl-C does not reach
+        it.
+        patience: seconds to wait for the next bytes of a frame that has begun.
         """
         ours, theirs = socket.socketpair()
         limit = struct.pack("ll", int(patience), int(patience % 1 * 1e6))

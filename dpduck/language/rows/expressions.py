@@ -39,7 +39,7 @@ def sql_of(expression: exp.Expr) -> str:
 
 
 def safe_sql(expression: exp.Expr, types: Mapping[str, str]) -> str:
-    """Writes a condition that yields NULL in place of an error, also for an error in its cast to BOOLEAN.
+    """Writes a condition that is NULL if it raises an error, or if its cast to BOOLEAN does.
 
     types: DuckDB's type of each column, by the column's SQL. A conjunct that cannot raise stays unchanged, so that
     DuckDB can push it down. Every other conjunct is wrapped in TRY, which DuckDB refuses around volatile functions.

@@ -168,7 +168,7 @@ class SourceColumn:
 class RequestRows:
     """Rows that a request reads, the unit of each row, and the public facts behind both. All SQL is checked.
 
-    shapes: the columns of each table, which prove that conditions cannot raise, and whether a text has a COLLATION.
+    shapes: the columns of each table, and whether a text has a COLLATION. They prove that conditions cannot raise.
     """
 
     table: TableName

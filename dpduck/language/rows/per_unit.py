@@ -357,7 +357,7 @@ def _require_unit(
 
 
 def _links(source: RowSource, outputs: Sequence[_Output], windowed: bool) -> tuple[tuple[str, str], ...]:
-    """Returns the new columns in which equal values prove one unit, each with its link (PrivateRelation.links)."""
+    """Returns the new columns in which equal values prove that units are equal, each with its link."""
     if not windowed:
         return tuple((fold(output.column.name), source.policy.unit.key) for output in outputs if output.made is None)
     shown = ((fold(output.column.name), source.columns[output.sql]) for output in outputs if output.made is None)

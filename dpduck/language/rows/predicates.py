@@ -66,7 +66,7 @@ class ConditionReader(Generic[T]):
 
 
 def _comparisons_of(node: exp.Expr) -> list[tuple[exp.Expr, str, exp.Expr]]:
-    """Lists the comparisons that BETWEEN joins by AND, and IN by OR. Returns no comparison for other conditions."""
+    """Lists the comparisons that BETWEEN (by AND) or IN (by OR) combines. The list is empty for other conditions."""
     if not {name for name, value in node.args.items() if value} <= PARTS - {"negate"}:
         return []
     if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):

@@ -15,7 +15,7 @@ _SELECTED = {"expressions", "from_", "where"}
 
 
 def as_join(condition: exp.Expr, number: int) -> exp.Join | None:
-    """Rewrites IN (SELECT ..) or [NOT] EXISTS as a join, None for other conditions. number: its place in WHERE."""
+    """Rewrites IN (SELECT ..) or [NOT] EXISTS as a join, else returns None. number: the condition's place in WHERE."""
     node = condition.unnest()
     if isinstance(node, exp.In):
         return _membership(node, f"dpduck_in_{number}")

@@ -233,7 +233,7 @@ class RowSource:
 
     @property
     def join_factor(self) -> int:
-        """Returns the most rows that joins by a key of neither side make of one row, with nested joins."""
+        """Returns the most rows that joins by a key of neither side make of one row, including nested joins."""
         return self._row_factors[1]
 
     @cached_property

@@ -384,7 +384,7 @@ def _name(node: exp.Expr) -> str:
 def check_groups(
     aggregates: Sequence[Aggregate], keys: Sequence[Key], sets: Sequence[tuple[int, ...]], place: exp.Expr
 ) -> None:
-    """Refuses contribution_bounds_per_group if released groups overlap, or if one adds up several measured groups."""
+    """Refuses contribution_bounds_per_group if released groups overlap, or add up several measured groups."""
     by_group = [aggregate for aggregate in aggregates if aggregate.operand is not None and aggregate.operand.per_group]
     others = [key for key in keys if by_group and not _one_to_one(key)]
     if by_group and (len(sets) != 1 or others):

@@ -230,7 +230,7 @@ def _with_columns(
     known: bool,
     several: bool,
 ) -> exp.Select:
-    """Adds the columns of a summary, or of the errors in a view or in a known answer.
+    """Adds the columns of a summary, or the columns with the errors of a view or a known answer.
 
     several: whether rows of several grouping sets stand together. Then a view names the grouping set of each row. A
         stream does not, because its columns are part of its digest.

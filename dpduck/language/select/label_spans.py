@@ -67,8 +67,8 @@ def label_reader(
 
     The reader tells for each code whether some value may meet a condition. outside: whether it tells this for values
     without a code instead.
-    reads_not: whether NOT and IS NULL are read. closely: whether > n of integers is >= n + 1, the outer bins WITH EDGES
-    are open on one side, and DOUBLE is read. Stored plans and digests would change if a caller read more or less.
+    reads_not: whether NOT and IS NULL are read. closely: whether x > n means x >= n + 1 for integers, outer bins WITH
+    EDGES are open on one side, and DOUBLE is read. Stored plans and digests would change if a caller read more or less.
     """
     kind, (literal_of, _) = sql_type(domain.type_name), _readers(domain.type_name)
     is_number = kind.is_integer or kind.is_decimal or (closely and domain.type_name == "DOUBLE")

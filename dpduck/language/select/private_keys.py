@@ -44,7 +44,8 @@ def groups_text(request: SelectRequest) -> str:
 def selection_of(asked: KeySelection, policy: Policy, unit_bound: int, place: exp.Expr) -> KeySelection:
     """Returns the selection of groups, with the bound on a unit's groups.
 
-    A unit of m rows is in at most m groups. If the unit is a row, nothing tells which copies in a join are of one row.
+    A unit of m rows is in at most m groups. If the unit is a row, nothing tells which joined rows are copies of one
+    row.
     """
     if policy.unit.column is None and unit_bound > 1:
         if 0 < asked.groups < unit_bound:

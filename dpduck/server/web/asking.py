@@ -75,7 +75,7 @@ class PageStatement:
 
 @dataclass(frozen=True)
 class Priced:
-    """Statement with its price and errors. plan: its row of dp_plan, None without a price. note: of dp_explain."""
+    """Statement with its price and errors. plan: its row of dp_plan, None without a price. note: dp_explain's note."""
 
     statement: str
     plan: Mapping[str, Any] | None = None
