@@ -62,7 +62,7 @@ def sql(database: Path, statement: str, store: Path | None, shape: str, dry_run:
 @FORMAT
 @click.option("--all", "everything", is_flag=True, help="All strategies with all columns, as dp_explain has them.")
 def explain(database: Path, statement: str, store: Path | None, shape: str, everything: bool) -> None:
-    """Say how far the answers of a statement will be off, what helps, and what it costs; spends nothing."""
+    """Say how far a statement's answers will be off, what helps, and what they cost. Spends nothing."""
     from dpduck.commands.answering import answer, explain_in_words  # noqa: PLC0415
 
     if everything or shape != "box":
@@ -103,7 +103,7 @@ def check(database: Path, table: str, statement: str | None, store: Path | None,
 @STORE
 @FORMAT
 def ledger(database: Path, store: Path | None, shape: str) -> None:
-    """List every charge: when, who, what, how much. Of a statement in a box, its beginning on one line."""
+    """List every charge: when, who, what, how much. A box has only the beginning of each statement."""
     from dpduck.commands.answering import LEDGER, answer  # noqa: PLC0415
 
     answer(database, store, "dp_ledger", None, shape, LEDGER)
@@ -114,7 +114,7 @@ def ledger(database: Path, store: Path | None, shape: str) -> None:
 @STORE
 @FORMAT
 def releases(database: Path, store: Path | None, shape: str) -> None:
-    """List every released table. Of a statement in a box, its beginning on one line."""
+    """List every released table. A box has only the beginning of each statement."""
     from dpduck.commands.answering import RELEASES, answer  # noqa: PLC0415
 
     answer(database, store, "dp_releases", None, shape, RELEASES)
@@ -214,7 +214,7 @@ def certify_command(database: Path, store: Path | None, target: Path) -> None:
 @click.argument("tables", nargs=-1)
 @STORE
 def prepare(database: Path, tables: tuple[str, ...], store: Path | None) -> None:
-    """Prepare tables, all that have a policy if none is named: answers cost what exact ones cost.
+    """Prepare the named tables, or all with a policy, so that answers take less time.
 
     Answers are then about the rows of this moment, until ALTER PRIVACY POLICY ON .. NEW EPOCH, or UNPREPARE.
     """
