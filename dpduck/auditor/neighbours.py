@@ -187,7 +187,7 @@ def within(policy: Policy) -> str:
 
 
 def _value(column: CatalogColumn, policy: Policy, kind: str, place: int) -> str:
-    """Returns SQL of a column's value in row n of the added unit. By default it is the value of another made-up row."""
+    """Returns SQL of a column's value in row n of the added unit. By default this is another made-up row's value."""
     name, clamp = f"known.{quote_identifier(column.name)}", policy.clamp(column.name)
     period = policy.unit.period
     if period is not None and fold(period.column) == fold(column.name):

@@ -58,7 +58,7 @@ def query_releases(query: AuditPlan, before: str, then: str, word: str) -> Itera
 
 
 def _rows(rows: Sequence[tuple[object, ...]]) -> Seen:
-    """Returns the values of rows as numbers. A number is named by row and column, another value also by its text."""
+    """Returns the values of rows as numbers. A number is named by row and column, any other value also by its text."""
     named: dict[object, float] = {}
     for place, row in enumerate(rows):
         for column, value in enumerate(row):
@@ -92,7 +92,7 @@ def repeat_asks(part: Any, times: int, memo: dict[int, Any]) -> Any:
 def table_of(runs: tuple[Sequence[Seen], Sequence[Seen]]) -> tuple[FloatArray, FloatArray]:
     """Makes a matrix of the runs over each database: a row for a run, and a column for a number or its presence.
 
-    If there are very many columns, it keeps those that differ most on the first half of the runs.
+    If there are very many columns, it keeps the columns that differ most on the first half of the runs.
     """
     half = min(len(side) for side in runs) // 2
     often: dict[object, int] = {}

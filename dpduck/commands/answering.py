@@ -153,7 +153,7 @@ def run_statement(database: Path, store: Path | None, text: str, shape: str) -> 
 
 
 def _say_threshold(ask: Ask, text: str) -> None:
-    """Prints the threshold that no group of an empty answer passed, which is a public fact."""
+    """Prints the threshold, a public fact, after an answer that is empty because no group passed the threshold."""
     with suppress(duckdb.Error, Refusal):  # the statement is no question, or has no threshold
         ((note,),) = ask("dp_explain", text).filter("chosen AND threshold IS NOT NULL").project("note").fetchall()
         click.echo(textwrap.fill(f"no group passed the threshold: {note}", WIDTH, subsequent_indent="  "), err=True)

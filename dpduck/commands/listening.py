@@ -59,7 +59,7 @@ def listen(
     ended: threading.Event,
     again: threading.Event,
 ) -> None:
-    """Serves until `ended` is set. audit: path of the log, None for the one beside the store.
+    """Serves until `ended` is set. audit: path of the log, None for a log beside the store.
 
     idle: a process that opens the vault. again: set whenever the log has to go on in a new file.
     """

@@ -54,7 +54,7 @@ def draft(database: Path, table: str, file: Path | None, privately: str | None, 
 @click.argument("table", required=False)
 @STORE
 def show(database: Path, table: str | None, store: Path | None) -> None:
-    """Print policies in force, that of TABLE or all, as the statements that make them."""
+    """Print the policy of TABLE, or all policies in force, as the statements that make them."""
     from dpduck.database.connection import connect  # noqa: PLC0415
 
     with one_line_errors(), connect(database, store) as con:

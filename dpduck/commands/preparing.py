@@ -44,7 +44,7 @@ def prepare_tables(
 
 
 def preparing(ask: Callable[[str], str], named: Sequence[str], candidates: Sequence[str]) -> Iterator[str]:
-    """Prepares the named tables at one moment, or else all candidates that can be prepared. ask: runs a statement."""
+    """Prepares the named tables at one moment. Without names, prepares all candidates that can be. ask: runs SQL."""
     tables = named or candidates
     if not tables:
         yield "no table has a privacy policy: nothing was prepared"

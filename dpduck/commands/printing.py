@@ -144,7 +144,7 @@ def _column_sql(name: str, type_name: object) -> str:
 
 
 def print_findings(relation: duckdb.DuckDBPyRelation) -> None:
-    """Prints exact findings of dp_check one below the other, and advice about findings that are not 0."""
+    """Prints each exact finding of dp_check on lines of its own, with advice about findings that are not 0."""
     before = ""
     for finding, value, advice, percent in relation.project("finding, value, advice, percent").fetchall():
         number = "unknown" if value is None else f"{value:,.6g}" if value % 1 else f"{value:,.0f}"

@@ -208,7 +208,7 @@ class AboutTables:
         return list(_columns(table, catalog))
 
     def _askable(self, catalog: Catalog, caller: Caller) -> Iterator[TableName]:
-        """Yields the existing tables that the caller may query: those with a policy, and public ones. Skips views."""
+        """Yields the existing tables that the caller may query: tables with a policy, and public tables. No views."""
         with_policy = [policy.table for policy in self.policies.policies() if caller.may_ask(str(policy.table))]
         for table in dict.fromkeys([*with_policy, *self.policies.public_tables()]):
             if catalog.resolve(table) is not None and not catalog.is_view(table):

@@ -157,7 +157,7 @@ def _read_stream(named: StreamRecord, database: Database) -> ReadStatement:
 
 
 def effects_sql(effects: Sequence[Effect], ledger: Ledger, caller: Caller) -> str:
-    """Returns SQL with a row for each effect, and a row with the price of all of them for each privacy unit."""
+    """Returns SQL with a row for each effect, and a row with the price of all effects for each privacy unit."""
     rows: list[list[Value]] = []
     for effect in effects:
         charge, reading, price, fits = effect.charge, effect.reading, None, None

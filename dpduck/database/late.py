@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Late(Generic[T]):
-    """A part that is built once, whichever thread asks first."""
+    """A part that the first thread to ask builds. It is built once."""
 
     def __init__(self, build: Callable[[], T]) -> None:
         self._build = build

@@ -28,6 +28,6 @@ class Listings:
         return tables.budgets(self.policies.policies(), dropped, self.ledger, caller)
 
     def ledger_entries(self, caller: Caller) -> str:
-        """Returns SQL that lists all charges for the owner, and for anybody else their own charges."""
+        """Returns SQL that lists all charges for the owner, and their own charges for all other callers."""
         listed = self.ledger.entries(None if caller.owner else caller.name)
         return tables.entries(listed, self.ledger.budgets(), caller.share)

@@ -77,7 +77,7 @@ def list_macro_names() -> list[str]:
 
 
 def list_macro_kinds() -> list[tuple[str, str]]:
-    """Returns the names of the shipped macros, each with "TABLE " for a table macro, else with ""."""
+    """Returns the names of the shipped macros, each with "TABLE " for a table macro, or with ""."""
     macros = [
         pair for text in read_macro_files() for pair in re.findall(rf"{MARK} (\w+)\([^)]*\) AS\s+(TABLE\b)?", text)
     ]

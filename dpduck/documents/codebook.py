@@ -121,7 +121,7 @@ def _with_bin_ends(column: CodebookColumn, shape: Shape, facts: DocumentFacts) -
 
 
 def _values(connection: duckdb.DuckDBPyConnection, view: DocumentedView, column: str) -> str:
-    """Returns the values of a released column: all of them if they are few, else the first, the last and their number.
+    """Returns the values of a released column: all values if they are few, or the first, the last and their number.
 
     Long texts are cut.
     """

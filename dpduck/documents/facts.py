@@ -119,7 +119,7 @@ def read_facts(connection: duckdb.DuckDBPyConnection, entries: int, wanted: Sequ
 def views_by_unit(
     connection: duckdb.DuckDBPyConnection, entries: int, wanted: Sequence[str] = ()
 ) -> list[tuple[str, ...]]:
-    """Returns the names of the views of each privacy unit. Documents are about one unit."""
+    """Returns the names of the views of each privacy unit, since a document is about one unit."""
     published = read_views(connection, with_ledger=False, wanted=wanted)
     _, released = read_certificates(connection, STORE, entries)
     units: dict[str, list[str]] = {}

@@ -225,7 +225,7 @@ class SparkEngine:
 
 
 def _frame_to_group(frames: dict[str, Any], places: dict[str, TablePlace], buckets: int, order: Order) -> Any:
-    """Returns the rows that an order groups: those of its tables, or integers computed from parts of the rows."""
+    """Returns the rows that an order groups: rows of its tables, or integers computed from parts of the rows."""
     first = order.before or order
     named = [(places[item.sql], item, frames[item.sql]) for item in first.tables if item.rows is None]
     if order.before is None:

@@ -70,7 +70,7 @@ def _loader() -> Callable[[], Any]:
 def task_of(order: Order, name: str, module: str = ORDERS) -> Callable[[Any], Any]:
     """Wraps a function of a sent module, so that a client sends it by value. The wrapper needs no installed dpduck.
 
-    For a function in STREAMS, the wrapper takes and yields one batch after the other.
+    For a function in STREAMS, the wrapper takes an iterator of batches, and yields batches.
     """
     loaded, plain, failed = _loader(), order.plain(), FAILED
 

@@ -60,7 +60,7 @@ class ColumnShares:
         return self.below[place + 1] - self.below[place]
 
     def tail(self, *, downwards: bool) -> Tail:
-        """Returns the tail of the positive values, or with `downwards` that of the negative values."""
+        """Returns the tail of the positive values, or with `downwards` the tail of the negative values."""
         sides = [(edge, 1 - below) for edge, below in zip(self.edges, self.below, strict=True)]
         if downwards:
             sides = [(-edge, below) for edge, below in zip(self.edges[::-1], self.below[::-1], strict=True)]

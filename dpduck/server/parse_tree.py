@@ -12,7 +12,7 @@ Tree = dict[str, Any]
 
 
 def path_of(node: Tree, name: str, catalog: str, schema: str) -> tuple[str, str, str]:
-    """Returns catalog, schema and name of a table or function in small letters. DuckDB 2.0 has them as one path."""
+    """Returns catalog, schema and name of a table or function in small letters. In DuckDB 2.0 they are one path."""
     named = node.get("qualified_name")
     parts = [node.get(catalog) or "", node.get(schema) or "", node.get(name) or ""]
     if named is not None:

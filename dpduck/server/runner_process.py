@@ -165,7 +165,7 @@ def _result(cursor: duckdb.DuckDBPyConnection, message: Message) -> tuple[Messag
 
 
 def end_with(descriptor: int) -> None:
-    """Ends the process when the other end of its pipe is gone, whatever DuckDB does. Nobody else would end it."""
+    """Ends the process when the other end of its pipe is gone, even while DuckDB works. Nobody else would end it."""
     poller = select.poll()
     poller.register(descriptor, 0)  # poll always reports a hang-up
     poller.poll()

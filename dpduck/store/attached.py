@@ -129,7 +129,7 @@ class Shadows:
         self._plain: str | None = None
 
     def keep_plans_plain(self, cursor: duckdb.DuckDBPyConnection, databases: Databases) -> None:
-        """Calls plans.keep_plans_plain, unless `databases` has the setting that the last call returned."""
+        """Calls plans.keep_plans_plain, except if `databases` still has the setting that the last call returned."""
         if databases.disabled != self._plain:
             self._plain = keep_plans_plain(cursor)
 

@@ -32,7 +32,7 @@ def not_opened(error: duckdb.Error, name: str, what: str = "the database") -> St
 
 
 def require_no_store(connection: duckdb.DuckDBPyConnection) -> None:
-    """Refuses a connection to a store. A second store beside it would have nothing to protect."""
+    """Refuses a connection to a store. A store for a store would have nothing to protect."""
     here = "database_name = current_database() AND schema_name = 'dpduck'"
     schemas = connection.execute(f"SELECT 1 FROM duckdb_schemas() WHERE {here}").fetchall()
     of_store = f"SELECT 1 FROM duckdb_tables() WHERE {here} AND table_name = 'releases'"

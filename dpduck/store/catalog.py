@@ -295,7 +295,7 @@ class Catalog:
         return hashlib.sha256(repr(row).encode()).hexdigest()
 
     def require_unchanged(self, rows: RequestRows) -> None:
-        """Refuses rows if their public facts, in this cursor's transaction, differ from those of the analysis.
+        """Refuses rows if their public facts, in this cursor's transaction, differ from the facts of the analysis.
 
         A public table with more rows than at the analysis could multiply private rows more often than the price allows.
         """

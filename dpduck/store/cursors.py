@@ -38,7 +38,7 @@ class DatabaseConnections:
     """Open connections of one database, held weakly: whoever opened a connection decides how long it stays open.
 
     A strong reference would keep the database, and the locks on its files, until the process ends.
-    home: database and schema in which a connection begins. Names of one part are looked up there.
+    home: database and schema in which a connection begins. Names of one part are looked up in that schema.
     """
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class ReleaseCopies:
 
     A transaction that began before a release does not see the store's table. It sees the copy, since it has no snapshot
     yet of a database that is attached later. Later transactions need no copy. A copy of few values is SQL that lists
-    them.
+    the values.
     """
 
     def __init__(self, open_cursor: OpenCursor) -> None:

@@ -44,7 +44,7 @@ class PolicyStore:
     """Reader and writer of the policy tables of an attached store.
 
     budgets: returns the budgets in force, by privacy unit. They differ from a policy's own if another table's policy
-    has changed them since. home: database and schema where tables are looked up, None for the cursor's.
+    has changed them since. home: database and schema where tables are looked up, None for the cursor's own.
     """
 
     def __init__(

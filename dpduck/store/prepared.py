@@ -120,7 +120,7 @@ class PreparedTables:
         return _done([self._in_use[table.sql] for table in tables], written)
 
     def find(self, written: TableName) -> TableName | None:
-        """Returns the prepared table with this name, None unless there is exactly one. The table itself may be gone."""
+        """Returns the prepared table with this name, None if there are none or several. The original may be gone."""
         parts = [fold(part) for part in written.parts]
         names = [table_from_sql(table) for table in self._in_use]
         alike = [table for table in names if [fold(part) for part in table.parts[-len(parts) :]] == parts]
@@ -240,7 +240,7 @@ class PreparedTables:
         return PreparedTable(name, domains, unit, record.unit_type, own, record.cuts, most, together, keys)
 
     def _facts(self, catalog: Catalog, table: TableName, policy: Policy | None = None) -> PreparedFacts:
-        """Returns the facts for preparing a table, under the policy in force unless another is given.
+        """Returns the facts for preparing a table under the given policy, or else under the policy in force.
 
         Refuses a table with columns that a prepared table cannot have.
         """
@@ -338,7 +338,7 @@ class PreparedTables:
         )  # fmt: skip
 
     def _take(self, written: Sequence[PreparedRecord]) -> None:
-        """Puts prepared tables into use, all in one transaction, and deletes those that they replace."""
+        """Puts prepared tables into use, all in one transaction, and deletes the tables that they replace."""
         before = [self._in_use.get(record.table) for record in written]
         self._records.save(written)
         self._in_use |= {record.table: record for record in written}

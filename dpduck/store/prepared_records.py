@@ -24,8 +24,9 @@ WRITING, LEFT = "writing", "left"
 class PreparedRecord:
     """Record of a prepared table. moment: token of the transaction that read the rows, equal for tables of one moment.
 
-    layout: digest of everything that the table depends on. revisions: those of its policy, then of the policies along
-    its references. columns: names and types of the columns of these tables. keys: columns that are each a key. size,
+    layout: digest of everything that the table depends on. revisions: the revision of its policy, then of the policies
+    along its references. columns: names and types of the columns of these tables. keys: columns that are each a key.
+    size,
     digest: of the file. cuts: columns that the table also has in clamped form. keys_together: keys of one or more
     columns, which earlier versions did not record.
     """

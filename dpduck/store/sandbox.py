@@ -215,7 +215,7 @@ def _message(error: duckdb.Error) -> str:
 
 
 def _create_copy(connection: duckdb.DuckDBPyConnection, table: TableName, columns: Sequence[CatalogColumn]) -> None:
-    """Creates a table with the same columns, except those of types that a plain DuckDB does not know."""
+    """Creates a table with the same columns, except columns of types that a plain DuckDB does not know."""
     database, schema, _ = table.parts
     if database.lower() not in _OWN_DATABASES:
         attached = connection.execute("SELECT 1 FROM duckdb_databases() WHERE database_name = ?", [database]).fetchone()

@@ -20,7 +20,7 @@ class StoreFiles:
 
 
 def store_files(database: Path | None, store: str | Path | None) -> StoreFiles:
-    """Returns the files of a store: the given path, else beside the database, else in memory."""
+    """Returns the files of a store: at the given path, or beside the database, or none in memory."""
     if store is None and database is None:
         return StoreFiles(None, None)
     if store is None and database is not None:

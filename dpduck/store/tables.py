@@ -64,7 +64,7 @@ def status(text: str) -> str:
 def budgets(policies: Sequence[Policy], dropped: Sequence[Policy], ledger: Ledger, caller: Caller) -> str:
     """Renders dp_budget: a line per table and measure. Dropped policies have lines if their unit has spent something.
 
-    A principal with a share sees the share, its own spending, and its rest, which is at most the rest of all together.
+    A principal with a share sees the share, its own spending, and its rest, which is at most what the budget has left.
     declared: the budget as its owner wrote it. epsilon_left: for a budget that adds up rho, the largest epsilon that a
     statement may still ask for at the budget's own delta. A table has its full name if another one has the same last
     name. period: only for units by periods. Such a unit has a line for each period with spending, one for all other
@@ -105,7 +105,7 @@ class _Account:
 
 
 def _accounts(policy: Policy, ledger: Ledger, caller: Caller) -> Iterator[_Account]:
-    """Yields a unit's account. A unit by periods has one for each spent period, one for the others, one for all."""
+    """Yields a unit's account. A unit by periods has one for each spent period, one for others, one for all."""
     key, budget, who = policy.unit.key, policy.budget, None if caller.share is None else caller.name
     if policy.unit.period is None:
         yield _Account(budget, ledger.spent(key), ledger.spent(key, who))

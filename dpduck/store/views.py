@@ -45,7 +45,7 @@ class PrivateViews:
     ) -> bool:
         """Tells whether this very statement has already made the view. Refuses a name that the view may not get.
 
-        columns: names that the view must have. Without them, a view of an earlier version is made again.
+        columns: names that the view must have. A view of an earlier version, which lacks some, is made again.
         """
         exists = self.is_made(statement.view or "", statement.replace, text, caller, digest)
         return exists and not self._lacks(statement.view or "", columns)

@@ -43,7 +43,7 @@ class Refusal(DpduckError):
         return " ".join(f"{where}{self.what}{way_out}".split())
 
     def at(self, position: Position | None) -> Refusal:
-        """Returns the same refusal with a position, unless it already has one."""
+        """Returns the refusal with this position, or unchanged if it already has one."""
         if position is None or self.position is not None:
             return self
         return type(self)(self.what, accepted=self.accepted, position=position)

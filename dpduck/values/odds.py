@@ -48,7 +48,7 @@ def best_guess_rho(rho: float, delta: float = 0.0) -> float:
 
 
 def epsilon_of_same_guess(rho: float) -> float:
-    """Returns the epsilon with epsilon tanh(epsilon / 2) = rho, rounded up: its best guess is as good as that of rho.
+    """Returns the epsilon with epsilon tanh(epsilon / 2) = rho, rounded up. Its best guess is as good as under rho.
 
     >>> round(epsilon_of_same_guess(0.5), 4), epsilon_of_same_guess(0.0)
     (1.0436, 0.0)

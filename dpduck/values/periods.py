@@ -121,7 +121,7 @@ def every(word: str) -> Periods:
 
 
 def between(word: str, first: date, last: date) -> Periods | None:
-    """Returns the periods from that of the first day to that of the last. None if no such period has a number."""
+    """Returns the periods of all days from first to last. None if no such period has a number."""
     low, high = number_of(word, first), min(number_of(word, last), last_number(word))
     return Periods(word, low, high) if low <= high else None
 
@@ -168,7 +168,7 @@ def each(run: Periods) -> list[Periods]:
 
 
 def format_run(run: Periods) -> str:
-    """Renders a run for people: a month by its name, others by their first day, several by the first and the last.
+    """Renders a run for people: a month by its number, other periods by the first day. Several have first and last.
 
     >>> [format_run(run) for run in (Periods("MONTH", 24280, 24280), Periods("WEEK", 105589, 105590), every("DAY"))]
     ['2024-05', '2024-08-26 to 2024-09-02', 'every day']

@@ -227,7 +227,7 @@ class SqlType:
 
     @cached_property
     def form_apart(self) -> str:
-        """Returns the type to cast to, so that equal values of different forms become different, else "".
+        """Returns the type to cast to, so that equal values of different forms become different, or "".
 
         For example, 0 equals -0, and a month equals thirty days. DuckDB's sort may replace one form by the other.
         """

@@ -73,7 +73,7 @@ class PublicFacts(Protocol):
         """Returns a digest of a declared public table's content."""
 
     def public_values(self, table: TableName, column: str) -> tuple[str | None, ...]:
-        """Returns the distinct values of a public column in order, as text. If there is a NULL, None is last."""
+        """Returns the distinct values of a public column in order, as text. If NULL is among them, None comes last."""
 
     def multiplicity(self, table: TableName, columns: Sequence[str], distinct: Sequence[str] = ()) -> int:
         """Returns the most rows of a public table that share one non-NULL value of these columns, else 0.

@@ -335,7 +335,7 @@ def _unit_column(group: exp.Expr, source: RowSource) -> exp.Column | None:
 
 
 def _hold_unit(nodes: Sequence[exp.Expr], source: RowSource) -> bool:
-    """Tells whether columns are exactly those that together identify every row's unit."""
+    """Tells whether columns are exactly the columns that together identify every row's unit."""
     written = sorted(sql_of(node.unnest()) for node in nodes)
     return any(written == sorted(column.quoted_name for column in unit.parts) for unit in source.together)
 

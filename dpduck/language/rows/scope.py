@@ -49,13 +49,13 @@ class Scope:
     relations: tuple[Relation, ...]
 
     def columns(self, table: str = "") -> Iterator[tuple[str, exp.Expr]]:
-        """Yields the columns of every relation, or of one table, as * lists them."""
+        """Yields the columns that * lists, or with `table` the columns of one table."""
         for relation in self.relations:
             if not table or fold(relation.alias) == fold(table):
                 yield from (pair for pair in relation.columns if table or fold(pair[0]) not in relation.merged)
 
     def find(self, column: exp.Column) -> list[exp.Expr]:
-        """Returns the expressions that a column reference may stand for: one, unless it is unknown or ambiguous."""
+        """Returns the expressions that a column reference may stand for. An ambiguous reference has several."""
         table, name = fold(column.table), fold(column.name)
         relations = [
             relation

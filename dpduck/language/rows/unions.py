@@ -91,7 +91,7 @@ def _columns(branches: Sequence[RowSource], nodes: Sequence[exp.Expr]) -> tuple[
 
 
 def _require_short_texts(outputs: Sequence[exp.Expr], node: exp.Expr) -> None:
-    """Refuses long constants: each row of a unit holds a copy of them if a row limit cuts a joined UNION ALL."""
+    """Refuses long constants: each row of a unit holds a copy of these if a row limit cuts a joined UNION ALL."""
     texts = [output.name.encode("utf-8", "surrogatepass") for output in outputs if isinstance(output, exp.Literal)]
     if sum(map(len, texts)) > LONGEST_TEXTS:
         raise refusal(node, "the texts inside UNION ALL are too long", f"at most {LONGEST_TEXTS} bytes together")

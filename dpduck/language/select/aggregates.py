@@ -305,7 +305,7 @@ class AggregateReader:
         raise refusal(node, f"the aggregate {_name(node)} is refused", ACCEPTED)
 
     def _public_clamp(self, column: exp.Column) -> Clamp | None:
-        """Returns the clamp of a column, or else its RANGE domain as a clamp, which moves values outside to a bound.
+        """Returns the clamp of a column, or its RANGE domain as a clamp, which moves values outside to a bound.
 
         For integers, the upper bound is the last value inside. Other types get the step 0, like clamps without a step.
         """

@@ -128,7 +128,7 @@ class AnswerReader:
         return column_of_release(name) if name is not None else None
 
     def _aggregates(self, node: exp.Expr) -> list[int]:
-        """Returns the numbers of a node's released aggregates: several for a list, else a single number."""
+        """Returns the numbers of a node's released aggregates. Only a list has several."""
         aggregates = self.reader.read_aggregate(node)
         self.aggregates += [aggregate for aggregate in dict.fromkeys(aggregates) if aggregate not in self.aggregates]
         return [self.aggregates.index(aggregate) for aggregate in aggregates]

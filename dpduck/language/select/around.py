@@ -57,7 +57,7 @@ def _reads_private(query: exp.Expr, place: exp.Select, dropped: set[str], facts:
 
 
 def check_around(whole: exp.Expr, place: exp.Select, dropped: set[str], facts: PublicFacts) -> set[TableName]:
-    """Refuses SQL that may not stand around the annotated SELECT. Names public tables in full, and returns them."""
+    """Refuses SQL that may not stand around the annotated SELECT. Gives public tables full names, and returns these."""
     inside = {id(node) for node in place.walk()}
     tables: set[TableName] = set()
     for node in list(whole.walk()):
@@ -75,7 +75,7 @@ def check_around(whole: exp.Expr, place: exp.Select, dropped: set[str], facts: P
 
 
 def _is_common_table(node: exp.Table) -> bool:
-    """Tells whether a table's name is that of a CTE of a query around it, or of an earlier CTE of the same WITH."""
+    """Tells whether a table is a CTE of a query around it, or an earlier CTE of the same WITH."""
     if len(node.parts) != 1 or not isinstance(node.this, exp.Identifier):
         return False
     child: exp.Expr = node

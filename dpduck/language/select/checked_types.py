@@ -118,7 +118,7 @@ def _inside(expression: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _asks_its_first(node: exp.Expr) -> bool:
-    """Tells whether a node takes a BOOLEAN: IS TRUE, IS FALSE, IF or CASE WHEN. CASE x WHEN .. compares instead."""
+    """Tells whether a node takes a BOOLEAN: IS TRUE, IS FALSE, IF or CASE WHEN. CASE x WHEN .. compares x."""
     if isinstance(node, exp.If):
         return not isinstance(node.parent, exp.Case) or node.parent.this is None
     return isinstance(node, exp.Is) and isinstance(node.expression, exp.Boolean)

@@ -216,7 +216,7 @@ def _require_one_price(given: StatementOptions, selecting: bool, place: exp.Expr
 
 
 def row_bound(options: Options, source: RowSource, place: exp.Expr) -> int:
-    """Returns the statement's bound on a unit's rows, else the default bound of its tables.
+    """Returns the statement's bound on a unit's rows, or the default bound of its tables.
 
     Refuses a bound above MAX ROWS, and a unit column that is not the unit of any policy here.
     """

@@ -333,8 +333,8 @@ class Question:
 
     matrix: an analyst's own strategy, as (row, column of each key, value), from 0. Column -1 stands for all values.
     intervals: if each aggregate counts an interval of the only source's bins, the first bin and the bin after the last.
-    together: ways in which counts may be planned together, each with groups of counts. They follow from the rest and
-        from the policy, and are no part of the digest.
+    together: ways in which counts may be planned together, each with groups of counts. They follow from the other
+    fields and from the policy, and are no part of the digest.
     """
 
     sources: tuple[SourceColumn, ...] = ()

@@ -31,7 +31,7 @@ def note_positions(root: exp.Expr, text: str) -> None:
 
 
 def position_of(node: exp.Expr) -> Position | None:
-    """Returns the position of a node, else of its earliest part with a position, else of the nearest outer node."""
+    """Returns the position of a node, of its earliest part with a position, or otherwise of the nearest outer node."""
     own = _own(node)
     if own is not None and not isinstance(node, exp.Binary):
         return own

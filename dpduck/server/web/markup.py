@@ -61,7 +61,7 @@ def _text(part: object) -> str:
 
 
 def page(title: str, nonce: str, header: object, *body: object) -> bytes:
-    """Renders a page. nonce: the word that lets browsers load the page's own styles and script, and no others."""
+    """Renders a page. nonce: the word that lets browsers load the page's own styles and script, and nothing else."""
     head = element(
         "head",
         element("meta", charset="utf-8"),

@@ -127,7 +127,7 @@ class Pages:
         self._filing.close()
 
     def knows(self, request: PageRequest) -> bool:
-        """Tells whether the sender has logged in. The forms of all others may have LOGIN_BYTES at most."""
+        """Tells whether the sender has logged in. The forms of other senders may have LOGIN_BYTES at most."""
         return self._principal(request) is not None
 
     def answer(self, request: PageRequest, pause: Callable[[float], None]) -> Response:
