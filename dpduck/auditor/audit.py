@@ -169,7 +169,7 @@ def check_sums(source: duckdb.DuckDBPyConnection, texts: Sequence[str], price: s
     """Yields statements with exact counts that are not the sum of the counts of each unit alone. If none, yields
     one summary.
 
-    price: the price of further statements with conditions over every column, which are left out if it is "".
+    price: the price of further statements with conditions over every column, which are left out if the price is "".
     """
     began = time.monotonic()
 

@@ -89,8 +89,8 @@ def bounds(both: tuple[FloatArray, FloatArray], claim: Claim, error: float) -> l
 def _events(first: list[FloatArray]) -> Iterator[tuple[FloatArray, bool]]:
     """Yields weights of a sum of answers, and whether the sum's parity is taken.
 
-    A sum is a single answer, or the sum that differs most between the tables relative to its spread. Noise of even
-    numbers alone would not hide a parity.
+    A sum has one answer alone, or it is the sum that differs most between the tables relative to its spread. Noise of
+    even numbers alone would not hide a parity.
     """
     without, having = first
     width = without.shape[1]

@@ -80,7 +80,7 @@ def _chosen_units(twin: duckdb.DuckDBPyConnection, private: Policies) -> dict[st
 def _laid_sql(
     twin: duckdb.DuckDBPyConnection, private: Policies, table: TableName, chosen_units: Mapping[str, Sequence[str]]
 ) -> str:
-    """Returns SQL of the rows of the units that stay: one with NULLs, one with constants, and one with either."""
+    """Returns SQL of the rows of the units that stay: one unit with NULLs, one with constants, and one with both."""
     units = ", ".join(chosen_units.get(private[table].unit.key, [])) or "NULL"
     rows = (
         f"SELECT *, list_position([{units}], unit_of_row) AS place, row_number() OVER (PARTITION BY unit_of_row) AS "

@@ -71,7 +71,8 @@ def moment(column: str) -> str:
 def print_relation(relation: duckdb.DuckDBPyRelation, shape: str, narrow: Sequence[str] = ()) -> None:
     """Prints rows as a box, as CSV or as JSON.
 
-    narrow: SQL of the columns of a box, in place of all. Such a box leaves out a column if all its values are USUAL.
+    narrow: SQL of the columns of a box, in place of all columns. Such a box leaves out a column if all its values are
+    USUAL.
     """
     if shape == "box":
         print_box(_telling(relation.project(", ".join(narrow))) if narrow else relation)

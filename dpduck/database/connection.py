@@ -65,7 +65,7 @@ def open_for_lists(
 
 @contextmanager
 def _with_store(connection: duckdb.DuckDBPyConnection, store: str | Path | None) -> Iterator[StoreFiles]:
-    """Attaches the store for a block that loads dpduck, one at a time. Detaches the store if the block fails."""
+    """Attaches the store for a block that loads dpduck. Blocks run one at a time. Detaches the store if one fails."""
     require_no_store(connection)
     files = store_files(database_file(connection), store)
     with _LOADING:

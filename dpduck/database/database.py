@@ -300,7 +300,7 @@ class Database:
     def question_of(
         self, text: str, caller: Caller
     ) -> tuple[SyntheticRequest | SparseRequest | SelectRequest, SelectRequest]:
-        """Returns a priced statement's question and the request for its rows. Refuses tables closed to the caller."""
+        """Returns a priced statement's question and the request for its rows. Refuses tables not open to the caller."""
         question, request = self._question(parse_statement(text), text, caller)
         caller.require_tables(request.asked_tables)
         return question, request

@@ -48,7 +48,7 @@ class Started:
             return self._listings
 
     def whole(self) -> Database:
-        """Returns the full database. The first thread that asks for it imports and builds it, once."""
+        """Returns the full database. The first thread that asks for it imports and builds it."""
         with self._lock:
             if self._database is None:
                 from dpduck.database.database import Database  # noqa: PLC0415

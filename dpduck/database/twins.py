@@ -56,7 +56,7 @@ def _within(table: str, home: str) -> str:
 def _copy_table(
     rows: pa.Table, name: str, target: duckdb.DuckDBPyConnection, columns: Sequence[tuple[str, ...]] = ()
 ) -> None:
-    """Creates a table of these rows. columns: names with DuckDB's types, if Arrow's types say less."""
+    """Creates a table of these rows. columns: names with DuckDB's types, if Arrow's types are less exact."""
     if "." in name:
         target.execute(f"CREATE SCHEMA IF NOT EXISTS {name.rpartition('.')[0]}")
     target.register("dpduck_rows", rows)

@@ -68,8 +68,9 @@ class DocumentedView:
 class DocumentFacts:
     """Facts of one privacy unit: views, policies, the budget, and the sum of all charges.
 
-    key: the unit's key in the ledger. spent: for a unit by periods, the most of any one period. person: the sum over
-    all periods. charges: the number of charges. asked_by_others: whether principals have asked statements of their own.
+    key: the unit's key in the ledger. spent: the sum of all charges, for a unit by periods the largest sum of one
+    period. person: the sum over all periods. charges: the number of charges. asked_by_others: whether principals have
+    asked statements of their own.
     link: the last link of the certificates.
     """
 

@@ -26,7 +26,7 @@ from dpduck.values.records import as_array, read_record
 
 @dataclass(frozen=True)
 class TablesInEngine:
-    """Tables of one engine as they are now. there: the first table's name in the engine. buckets: their number."""
+    """Tables of one engine as they are now. there: the name of the first one there. buckets: the number of buckets."""
 
     name: str
     engine: SparkEngine
@@ -108,7 +108,7 @@ class PreparedThere:
         return records[0]
 
     def prepare(self, policies: Sequence[Policy], bounding_key: bytes, anew: bool = False) -> str:
-        """Prepares tables at one moment. Without `anew`, only if some table is not prepared under its policy."""
+        """Prepares tables at one moment. Without `anew`, does so only if one is not prepared under its policy."""
         if anew or not all(map(self._is_prepared, policies)):
             self._take(self._pack_groups(policies, bounding_key))
         return self._done(policies)

@@ -54,7 +54,7 @@ class OwnerChanges:
         return OwnerDesk(catalog, self._policies, self._ledger, caller.name, text, self._prepared, self._engines)
 
     def carry_out(self, statement: OwnerStatement, text: str, caller: Caller, announce: Announce | None) -> str:
-        """Carries out a statement. announce: is called before an ALTER, with the new policies."""
+        """Carries out a statement. announce: called with the new policies before an ALTER."""
         with self._lock:
             last, self._last = self._last, None
             if last is not None and last[0] == (text, caller.name, self._ledger.last_entry()):

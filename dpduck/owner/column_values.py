@@ -52,7 +52,7 @@ class ColumnShares:
         return (low, high) if 0 <= low <= high < len(self.edges) - 1 else None
 
     def outside(self, low: int, high: int) -> Beyond:
-        """Returns the share of the values below one edge, or at or above another."""
+        """Returns the share of the values below the edge `low`, or at or above the edge `high`."""
         likely = max(self.below[low], 0.0) + max(1 - self.below[high], 0.0)
         return Beyond(likely, min(likely + ONE_SIDE * sqrt(2) * self.error, 1.0))
 
@@ -126,7 +126,7 @@ def codes_of(shares: ColumnShares) -> tuple[tuple[int, ...], Beyond] | None:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of a clamp, with the share of the sum that they leave out. beyond: most units beyond them."""
+    """Bounds of a clamp, with the share of the sum that they leave out. beyond: most units outside them."""
 
     low: Fraction
     high: Fraction

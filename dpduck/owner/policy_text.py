@@ -195,7 +195,7 @@ def name_text(name: str) -> str:
 
 
 def table_text(table: TableName, home: Home) -> str:
-    """Returns a table's name, without the database and the schema if these are also `home`."""
+    """Returns a table's name, without its database and its schema if these are the ones in `home`."""
     parts = table.parts
     if home is not None and fold(parts[0]) == fold(home[0]):
         parts = parts[2:] if fold(parts[1]) == fold(home[1]) else parts[1:]

@@ -79,7 +79,7 @@ class PrivateQuestion:
 
 
 def questions(policy: Policy, columns: Sequence[CatalogColumn], epsilon: Fraction, home: Home) -> list[PrivateQuestion]:
-    """Returns the statements of a draft, for epsilon in all: one part for each column, two for the rows of a unit."""
+    """Returns the statements of a draft. They cost epsilon: one part for each column, two for the rows of a unit."""
     asked = [field for field in columns if _kind(field, policy) and not _is_declared(field, policy)][:MOST_COLUMNS]
     part = _parts(policy.budget, epsilon, len(asked) + 2)
     texts = sum(_kind(field, policy) == "text" for field in asked)

@@ -86,7 +86,7 @@ class PictureKey:
 class Shape:
     """The columns of a view, by their roles. Each answer has the column of its standard error, or None.
 
-    level: a column that is 0 in rows that are no total. named: a column that names the keys by which a row is grouped.
+    level: a column that is 0 in all rows except totals. named: a column that names the keys by which a row is grouped.
     units: the units of answers, as the owner of the view named them.
     """
 

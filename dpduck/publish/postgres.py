@@ -108,7 +108,7 @@ class _Publication:
             self._execute(f"COMMENT ON TABLE {self._place(name)} IS {quote_text(_WITHDRAWN)}")
 
     def _present(self) -> dict[str, tuple[PostgresColumn, ...]]:
-        """Returns every relation of the schema with its columns. A view, or another relation, gets no columns."""
+        """Returns every relation of the schema with its columns. A relation that is no table gets no columns."""
         rows = self._rows(
             "SELECT c.relname::text, CASE WHEN c.relkind = 'r' THEN a.attname::text END, "
             "format_type(a.atttypid, a.atttypmod) "

@@ -32,7 +32,7 @@ from dpduck.values.quoting import quote_identifier, quote_text
 
 @dataclass(frozen=True)
 class Published:
-    """Result of a publication. target: for a message, without the password of a database."""
+    """Result of a publication. target: the target for a message, without the password of a database."""
 
     views: tuple[str, ...]
     target: str
@@ -49,7 +49,7 @@ def publish(
 ) -> Published:
     """Writes the private views of a store to FILE.duckdb, a directory (Parquet) or postgresql://.., all or nothing.
 
-    store: its file, or a connection with its views and their metadata attached as `store`, which is closed here.
+    store: its file, or a connection with its views and metadata attached as `store`, which this function closes.
     schema: the schema in PostgreSQL. with_ledger: whether principals and numbers of ledger entries are published.
     views: the names of views, empty for all. steps: called before the last step, for tests that stop the process there.
     """

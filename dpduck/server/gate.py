@@ -161,7 +161,7 @@ class Gate:
         return statement
 
     def sync(self) -> None:
-        """Makes the public database's private views equal to the vault's. Leaves out views without room."""
+        """Makes the public database's private views equal to the vault's. Leaves out views that do not fit."""
         with self._syncing:
             present, wanted = self._public.marks(), self._vault.views()
             for name in present.keys() - {fold(name) for name in wanted}:

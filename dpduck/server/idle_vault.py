@@ -34,7 +34,7 @@ class Keeping:
 
 
 def begin_idle_vault(kindness: int | None = None) -> ChildProcess:
-    """Starts an idle process, which ends when its socket is closed. kindness: steps of nice, if nobody waits for it."""
+    """Starts an idle process, which ends when its socket is closed. kindness: steps of nice, if nobody waits."""
     vault = ChildProcess([sys.executable, "-m", "dpduck.server.vault_process"], None, PATIENCE)
     if kindness is not None:
         stand_back(kindness, vault.process.pid)

@@ -336,7 +336,7 @@ class _Walk:
 
 
 def _names_itself(node: Tree) -> bool:
-    """Tells whether a selected expression uses an alias of another. Chains of aliases can make a short query huge."""
+    """Tells whether a selected expression uses another's alias. Chains of aliases can make a short query huge."""
     selected = node.get("select_list") or []
     aliases = {fold(part["alias"]) for part in selected if part.get("alias")}
     names = [part.get("column_names") or [""] for part in dicts_in(selected) if part.get("class") == "COLUMN_REF"]

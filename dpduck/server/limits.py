@@ -126,7 +126,7 @@ class Places:
         return self._debts.of(name)
 
     def owe(self, name: str, seconds: float) -> None:
-        """Adds seconds to a principal's work, or subtracts seconds that were no work."""
+        """Adds seconds to a principal's work, or subtracts seconds without work."""
         with self._lock:
             self._settle()
         self._debts.add(name, seconds)
@@ -262,7 +262,7 @@ class Quota:
 class Limits:
     """Limits of a server. A name with `each` is a limit of one principal.
 
-    seconds: the time of one statement. release_seconds: the time that a client waits for a release, which goes on
+    seconds: the time limit of one statement. release_seconds: the time that a client waits for a release, which goes on
     afterwards. rows: the rows of one result. work: rows times parts of a statement without a runner. sessions:
     remembered connections of clients. connections: new connections of a principal in a minute. kept: results that wait
     for their readers. memory: bytes of the public database. A runner may have a quarter as much.

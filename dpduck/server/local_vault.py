@@ -164,7 +164,7 @@ class LocalVault:
                 ) from None
 
     def alive(self) -> bool:
-        """Tells whether DuckDB still answers. After an internal error in any statement, it never does again."""
+        """Tells whether DuckDB still answers. After an internal error in any statement, it never answers again."""
         try:
             with self._connection.cursor() as cursor:
                 cursor.execute("SELECT 1")

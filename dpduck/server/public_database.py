@@ -128,7 +128,7 @@ class PublicDatabase:
         self._sizes.pop(fold(name), None)
 
     def has_answer(self, key: str) -> bool:
-        """Tells whether the answer of a key is here. If so, it counts as just used, and stays for its next reader."""
+        """Tells whether the answer of a key is stored. If so, it counts as just used, and stays for its next reader."""
         return self._kept.touch(key)
 
     def put_answer(self, principal: str, key: str, rows: ReleasedRows) -> None:

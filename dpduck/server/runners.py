@@ -135,7 +135,7 @@ class Runners:
             return [runner.process.pid for runner in self._all]
 
     def _take_runner(self, principal: str) -> _Runner:
-        """Returns the principal's idle runner, or an unused one. Ends idle runners of others if there are too many."""
+        """Returns the principal's idle runner, or an unused one. Ends others' idle runners if there are too many."""
         behind = self._places.debt(principal) > PROMPT
         spare = None
         with self._lock:

@@ -21,7 +21,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class ReleasedRows:
-    """Released rows. columns: names and DuckDB types. comment, comments: of a view and of its columns."""
+    """Released rows. columns: names and DuckDB types. comment, comments: on a view and on its columns."""
 
     columns: tuple[tuple[str, str], ...]
     table: pa.Table

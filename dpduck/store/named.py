@@ -27,7 +27,7 @@ _ALIKE = {VIEW: (VIEW, PROJECTION), TABLE: (VIEW, PROJECTION)}
 
 
 class Named(Protocol):
-    """Private object, with the statement and the principal that gave it its name. digest: of the object's contents."""
+    """Private object, with the statement and the principal that gave it its name. digest: a digest of the object."""
 
     @property
     def name(self) -> str: ...
@@ -88,7 +88,7 @@ class PrivateNames(Generic[N]):
             return existing
 
     def made_by(self, name: str, text: str, caller: Caller, digest: str) -> N | None:
-        """Returns the object if this very statement made it, None if the name is free. Refuses a name in other use."""
+        """Returns the object if this very statement made it, None if the name is free. Refuses a name in use."""
         require_name(name)
         existing = self.find(name)
         if existing is None or is_made_by(existing, text, caller, digest):

@@ -100,7 +100,7 @@ class _LentColumn:
 
 
 def _numeric(modifier: int) -> str:
-    """Returns DuckDB's type for a numeric: DOUBLE if it has no number of digits, or too many."""
+    """Returns DuckDB's type for a numeric: DOUBLE if the type has no number of digits, or too many."""
     digits, scale = ((modifier - 4) >> 16) & 0xFFFF, (((modifier - 4) & 0x7FF) ^ 1024) - 1024
     return "DOUBLE" if modifier == -1 or scale < 0 or digits > 38 else decimal_name(digits, scale)
 

@@ -206,7 +206,7 @@ class ReleaseStore:
         return int(count), int(rows)
 
     def means_something(self, name: str) -> bool:
-        """Tells whether DuckDB's catalog has a table of this name. SQL would read that table when the view is gone."""
+        """Tells whether DuckDB's catalog has a table of this name. SQL would read that table once the view is gone."""
         internal = "internal AND schema_name IN ('main', 'pg_catalog')"
         with self._open_cursor() as cursor:
             query = f"SELECT 1 FROM duckdb_views() WHERE {internal} AND lower(view_name) = lower(?)"
@@ -279,7 +279,7 @@ class ReleaseStore:
     def _fill(
         self, cursor: duckdb.DuckDBPyConnection, name: str, columns: Sequence[tuple[str, str]], table: pa.Table
     ) -> str:
-        """Creates a table with these rows. Few rows are written as SQL, in half of DuckDB's time for Arrow.
+        """Creates a table with these rows. Few rows are written as SQL, which takes half as long as from Arrow.
 
         Returns the SELECT in that SQL if it has no parameters, otherwise "".
         """

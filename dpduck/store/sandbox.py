@@ -93,7 +93,7 @@ class Sandbox:
             yield cursor
 
     def _open(self, tables: Tables) -> duckdb.DuckDBPyConnection:
-        """Returns an idle sandbox, or a new one. It has no copies of other tables than the listed ones."""
+        """Returns an idle sandbox, or a new one. It has no copies of tables that are not listed."""
         wanted = self._describe_copies(tables)
         idle = self._answered.lend(wanted)
         if idle is not None and idle.copies <= wanted:

@@ -181,7 +181,7 @@ def _price(entry: LedgerEntry, budgets: Mapping[str, Budget | None]) -> str | No
 
 
 def policies(listed: Sequence[Policy], prepared: Mapping[str, str], texts: Sequence[str | None]) -> str:
-    """Renders dp_policies: public facts of each table. prepared: times by table name in SQL. texts: their DDL."""
+    """Renders dp_policies: public facts of each table. prepared: times by table name in SQL. texts: policies' DDL."""
     columns = [
         ("table_name", "VARCHAR"), ("privacy_unit", "VARCHAR"), ("max_rows", "BIGINT"), ("domains", "VARCHAR"),
         ("clamps", "VARCHAR"), ("expect_rows", "BIGINT"), ("revision", "BIGINT"), ("epoch", "BIGINT"),

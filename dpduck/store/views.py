@@ -54,7 +54,7 @@ class PrivateViews:
         return bool(columns) and not {*map(fold, columns)} <= {*map(fold, self._releases.column_names(name))}
 
     def is_made(self, name: str, replaces: bool, text: str, caller: Caller, digest: str) -> bool:
-        """Tells whether this very statement has already made the table, of any kind with names of its own."""
+        """Tells whether this very statement has already made the table, whatever its kind. Refuses a taken name."""
         require_name(name)
         if not caller.owner and fold(name) in {fold(table.table) for table in self._declared()}:
             # plain SQL would read the view in the table's place, whoever asks

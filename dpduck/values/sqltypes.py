@@ -240,7 +240,7 @@ class SqlType:
 
     @cached_property
     def has_tied_hashes(self) -> bool:
-        """Tells whether DuckDB gives some different values one hash by design, as 0 and -0, or wide numbers."""
+        """Tells whether DuckDB gives some different values one hash by design, such as 0 and -0, or wide numbers."""
         return self.bits > 64 or self.kind in ("DECIMAL", "UUID", *_FLOATS)
 
     # Privacy units and features of their rows.
@@ -307,7 +307,7 @@ class SqlType:
 
     @cached_property
     def is_carried(self) -> bool:
-        """Tells whether values can be copied to another database without a change, as for the types of units."""
+        """Tells whether values can be copied to another database without a change. All types of units allow this."""
         return self.is_unit
 
     @cached_property

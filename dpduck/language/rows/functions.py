@@ -312,7 +312,7 @@ def check_size(expression: exp.Expr) -> None:
 
 
 def check_pattern(node: exp.Expr) -> None:
-    """Refuses a pattern that takes more than a few passes over a text, or that takes characters apart."""
+    """Refuses a pattern that takes more than a few passes over a text, or that splits characters."""
     pattern = node.args["expression"].name
     if isinstance(node, MATCHES):
         _check_wildcards(node, pattern)

@@ -47,7 +47,7 @@ def moments_of(relations: Iterable[PrivateRelation]) -> list[MomentColumn]:
 
 
 def split_truncation(node: exp.Expr) -> tuple[exp.Expr, str]:
-    """Splits date_trunc('month', x) or CAST(x AS DATE) into x and MONTH or DAY. Other expressions have ""."""
+    """Splits date_trunc('month', x) or CAST(x AS DATE) into x and MONTH or DAY. Others stay whole, with ""."""
     node = node.unnest()
     if isinstance(node, exp.Cast) and node.args["to"].this is exp.DataType.Type.DATE:
         return node.this.unnest(), "DAY"

@@ -185,7 +185,7 @@ def _counts(source: RowSource) -> RangeDomain:
 
 
 def _made_output(name: str, feature: FeatureColumn, source: RowSource) -> _Output:
-    """Returns the output for a feature. Counts get their own domain and clamp, other features keep theirs."""
+    """Returns the output for a feature. Counts get a new domain and clamp, other features keep their own."""
     domain = _counts(source) if feature.counts else feature.domain
     clamp = Clamp(name, "0", str(_most(source)), "1") if feature.counts else feature.clamp
     clamp = None if clamp is None else replace(clamp, column=name)

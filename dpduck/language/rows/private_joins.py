@@ -186,7 +186,7 @@ def _units(kind: str, left: RowSource, right: RowSource, join: exp.Join) -> tupl
 
 
 def _scope(kind: str, left: RowSource, right: RowSource, merged: frozenset[str]) -> Scope:
-    """Builds a join's scope. A USING column is of the side that keeps all rows. After a FULL JOIN it is ambiguous."""
+    """Builds a join's scope. A USING column is of the side that keeps all rows, and ambiguous after a FULL JOIN."""
     if kind in ("SEMI JOIN", "ANTI JOIN"):
         return left.scope
     ours, theirs = left.scope.relations, right.scope.relations

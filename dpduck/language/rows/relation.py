@@ -220,7 +220,7 @@ def _unit_of(alias: str, policy: Policy, facts: PublicFacts) -> tuple[Expression
 
 
 def _own_unit(alias: str, policy: Policy, facts: PublicFacts) -> RowColumn | UnitTuple | None:
-    """Returns the unit that a table holds in its own columns, None if rows are units."""
+    """Returns the unit that a table holds in its own columns, None if each row is a unit."""
     if policy.unit.column:
         require_plain_unit(policy.table, policy.unit.column, facts)
         return _column(alias, policy.table, policy.unit.column, facts)
@@ -303,7 +303,7 @@ def require_joint_columns(table: TableName, names: Sequence[str], facts: PublicF
 def require_plain_reference(
     table: TableName, column: str, parent: TableName, parent_column: str, facts: PublicFacts
 ) -> None:
-    """Refuses a reference that could equal two keys, so that its row had two units, or that may not compare."""
+    """Refuses a reference that could equal two keys, so that its row would have two units, or that may not compare."""
     types = [_type_of(holder, name, facts) for holder, name in ((table, column), (parent, parent_column))]
     if not all(types) or not comparable(*types) or facts.has_collations(table):
         raise Refusal(

@@ -154,7 +154,7 @@ class RowSource:
 
     @property
     def reads(self) -> tuple[PrivateTable, ...]:
-        """Returns every private table that is read, once."""
+        """Returns the private tables that are read, each once."""
         tables: dict[TableName, PrivateTable] = {}
         for read in (read for relation in self.relations for read in relation.reads):
             earlier = tables.get(read.table)
@@ -369,7 +369,7 @@ def require_free_names(names: Iterable[str], place: exp.Expr) -> None:
 
 
 def is_reserved(name: str) -> bool:
-    """Tells whether a name begins with dpduck_ and is not one that dpduck gives to a column (dpduck_0, ..)."""
+    """Tells whether a name begins with dpduck_ and is no name that dpduck gives to a column (dpduck_0, ..)."""
     rest = fold(name).removeprefix("dpduck_")
     is_added = rest.isdigit() or fold(name) in (UNIT_COLUMN, PERIOD_COLUMN, LOOKED_UP)
     return rest != fold(name) and not is_added
@@ -382,5 +382,5 @@ def of_relation(relation: PrivateRelation) -> RowSource:
 
 
 def choices_of(relation: PrivateRelation) -> tuple[tuple[Expression, ...], ...]:
-    """Returns the one choice of the unit for a relation's rows, () if rows are units."""
+    """Returns the one choice of the unit for a relation's rows, () if each row is a unit."""
     return () if relation.unit is None else ((relation.unit,),)

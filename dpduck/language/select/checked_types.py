@@ -195,7 +195,7 @@ def _value_text(value: str, domain: ValueDomain) -> str:
 
 
 def _value_list(written: Fraction | str, domain: ValueDomain) -> str:
-    """Lists the values of a domain. Values that differ from `written` in case alone come first."""
+    """Lists the values of a domain. Values that differ from `written` only in case come first."""
     same = [value for value in domain.values if value.casefold() == str(written).casefold()]
     shown = [*same, *(value for value in domain.values if value not in same)]
     return ", ".join(_value_text(value, domain) for value in shown[:_MOST_SHOWN]) + (

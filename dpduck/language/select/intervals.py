@@ -20,7 +20,7 @@ def with_intervals(request: SelectRequest, policy: Policy, conditions: Mapping[s
     """Returns the request with its aggregates as intervals, if all are intervals. Otherwise returns it unchanged.
 
     There must be two or more counts without GROUP BY, over one integer column with bins. Each interval must start and
-    end at edges: age BETWEEN 10 AND 19, or age >= 10 AND age < 20, with edges at 10 and 20. Options must suit ranges.
+    end at edges: age BETWEEN 10 AND 19, or age >= 10 AND age < 20, with edges at 10 and 20. Options must allow ranges.
     """
     treatment = request.question.treatment
     plain = treatment.consistency == "l2" and not treatment.nonnegative and treatment.strategy in _STRATEGIES

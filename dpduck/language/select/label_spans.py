@@ -65,8 +65,8 @@ def label_reader(
 ) -> ConditionReader[BoolArray] | None:
     """Returns a reader of conditions on one column, None for types that are not read.
 
-    The reader tells for each code whether some value may meet a condition. outside: whether it tells this for values
-    without a code instead.
+    The reader tells for each code whether some value may meet a condition. outside: whether the reader tells this for
+    values without a code.
     reads_not: whether NOT and IS NULL are read. closely: whether x > n means x >= n + 1 for integers, outer bins WITH
     EDGES are open on one side, and DOUBLE is read. Stored plans and digests would change if a caller read more or less.
     """

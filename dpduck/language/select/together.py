@@ -95,7 +95,7 @@ class _PredicateReader:
         return _Predicate("", columns, met, inside)
 
     def _part(self, node: exp.Expr) -> _Predicate | None:
-        """Reads a part without AND and OR, or over one column. DuckDB evaluates it for every combination of values."""
+        """Reads a part without AND or OR, or with one column. DuckDB evaluates it for every combination of values."""
         text = sql_of(node)
         if text not in self.parts:
             try:
@@ -164,7 +164,7 @@ class _Alike:
         return codes.reshape([*sizes.values()]), np.array([table.ravel()[firsts] for table in tables], np.int64)
 
     def together(self, predicates: Sequence[_Predicate], reader: _PredicateReader) -> JointCounts:
-        """Returns counts by some predicates, with the kinds of rows that the predicates distinguish."""
+        """Returns the joint counts for some predicates, with the kinds of rows that the predicates distinguish."""
         names = _columns_of(predicates)
         codes, met = self.kinds(predicates)
         whole = codes[np.ix_(*(self.classes[name] for name in names))].ravel()
@@ -182,7 +182,7 @@ def _spread(table: NDArray[np.bool_], columns: Sequence[str], sizes: Mapping[str
 
 
 def _has_zero(value: exp.Expr) -> bool:
-    """Tells whether a value is 0, not NULL, if its condition is not met."""
+    """Tells whether a value is 0, and not NULL, if its condition is not met."""
     node = value.unnest()
     other = node.args.get("default" if isinstance(node, exp.Case) else "false")
     return other is not None and not isinstance(other.unnest(), exp.Null)
@@ -223,7 +223,7 @@ def _number_pairs(codes: IntegerArray, word: IntegerArray) -> IntegerArray:
 
 
 def with_counts_together(request: SelectRequest, source: RowSource, facts: PublicFacts, reuse: bool) -> SelectRequest:
-    """Returns the request with the ways to plan its counts together. A single condition has none.
+    """Returns the request with the ways to plan its counts together. A single condition has no such way.
 
     One way joins as many counts as possible. The other joins only counts that share a column.
     """

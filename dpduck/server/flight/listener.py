@@ -35,7 +35,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class _Handshake(flight.ServerAuthHandler):  # type: ignore[misc]
-    """Handshake of drivers that exchange a password for a token. The middleware checks both, not this handler."""
+    """Handshake of drivers that exchange a password for a token. The middleware checks both, this handler neither."""
 
     def authenticate(self, outgoing: object, incoming: object) -> None: ...
 
@@ -44,7 +44,7 @@ class _Handshake(flight.ServerAuthHandler):  # type: ignore[misc]
 
 
 class _Caller(flight.ServerMiddleware):  # type: ignore[misc]
-    """Caller of a method. After a handshake, its token is sent back, and the client sends it with further calls."""
+    """Caller of a method. After a handshake, the client gets its token back, and sends it with further calls."""
 
     def __init__(self, principal: Principal, token: str, handshake: bool) -> None:
         self.principal = principal

@@ -61,7 +61,7 @@ class PageConnections:
         self._working: set[socket.socket] = set()
 
     def enter(self, connection: socket.socket) -> bool:
-        """Takes a place, if necessary from the longest waiting connection. Returns False if no connection waits."""
+        """Takes a place, if necessary from the longest waiting connection. Returns False if all of these work."""
         with self._lock:
             if len(self._waiting) + len(self._working) >= self._most:
                 if not self._waiting:

@@ -162,7 +162,7 @@ def headers_of(response: Response, place: PageHosts) -> list[tuple[str, str]]:
 def request_of(
     method: str, target: str, headers: Message, place: PageHosts, cookie: str, gone: GivenUp
 ) -> PageRequest | None:
-    """Returns a request without its form, or None if the page, under its own hosts, sends no such requests."""
+    """Returns a request without its form, or None for a request that the page does not send under its own hosts."""
     hosts = headers.get_all("Host") or []
     host = hosts[0].lower() if len(hosts) == 1 else ""
     target, mark, asked = target.partition("?")
