@@ -191,7 +191,7 @@ def _in_words(seconds: float | None) -> str:
 
 
 def check_table(database: Path, store: Path | None, table: str, statement: str | None, shape: str) -> None:
-    """Prints the findings of dp_check. In a box, each has lines of its own, and effects of bounds are in a table."""
+    """Prints the findings of dp_check. In a box, each finding has its own lines, and effects of bounds are a table."""
     arguments = quote_text(table) if statement is None else f"{quote_text(table)}, {quote_text(statement)}"
     with answers(database, store) as ask:
         findings = ask("dp_check", FunctionReading("dp_check", f"dp_check({arguments})", arguments, f"FROM {ANSWER}"))

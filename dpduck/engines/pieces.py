@@ -129,7 +129,7 @@ def _pack_column(column: pa.ChunkedArray) -> bytes:
 
 
 def _unpack_column(pieces: Sequence[Mapping[str, Any]], name: str) -> pa.ChunkedArray:
-    """Reads a column from pieces. The whole column is dictionary-encoded if it is in one of the pieces."""
+    """Reads a column from pieces. The whole column is dictionary-encoded if a piece of it is."""
     chunks = [chunk for piece in pieces for chunk in pa.ipc.open_stream(piece[name]).read_all().column(0).chunks]
     chunks = [chunk for chunk in chunks if len(chunk)]
     listed = [pa.types.is_dictionary(chunk.type) for chunk in chunks]
