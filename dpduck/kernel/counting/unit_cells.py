@@ -181,7 +181,7 @@ def _place(aggregate: Contribution, rows: CountingJob) -> int:
 
 
 def _part_columns(part: Contribution, number: int) -> list[str]:
-    """Lists the columns of a part: number of rows, or number of values, their sum and the sum of their squares."""
+    """Lists the columns of a part: the number of rows, or the values' number, their sum and sum of squares."""
     if part.form == "count":
         return [f"dpduck_rows_{number}"]
     squares = [f"dpduck_squares_{number}"] if part.has_squares else []

@@ -188,8 +188,8 @@ def seal() -> None:
 def processor_seconds(seconds: float, rows: int, planning: float) -> float:
     """Returns the processor seconds that a batch may use, if one row may use `seconds`.
 
-    planning: measured seconds of planning over no rows. A batch gets twice that, since times vary. A row alone is
-    computed twice (evaluate), perhaps in a process that must first ask for memory. So it gets more time for both.
+    planning: measured seconds of planning over no rows. A batch gets twice that, since times vary. A single row is
+    computed twice (evaluate), perhaps in a process that must first ask for memory. So a single row gets more time.
     """
     return 6 * planning + 4 * seconds if rows == 1 else 2 * planning + seconds / 2
 

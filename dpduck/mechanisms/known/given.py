@@ -152,7 +152,7 @@ def _scale(table: MeasuredTable, weights: Sequence[float]) -> float:
 def _whole(question: KnownQuestion, request: SelectRequest) -> SelectRequest | None:
     """Returns the statement's aggregate by all columns that it names, without its conditions on these columns.
 
-    With MAX ROWS or periods, WHERE stays. They bound the rows after WHERE, so other rows would be counted.
+    With MAX ROWS or periods, WHERE stays. They bound the rows after WHERE: without it, other rows would be counted.
     """
     asked_of = request.question
     kinds = {(entry.function, entry.operand) for entry in asked_of.aggregates}
