@@ -339,9 +339,9 @@ class Catalog:
     def label_rows(
         self, table: TableName, keys: Mapping[str, Key], others: Sequence[str], most: int
     ) -> list[tuple[tuple[int | None, ...], tuple[str | None, ...]]]:
-        """Returns the rows of a public table: the position of each key's label, None for NULL, and texts of others.
+        """Returns the rows of a public table: the position of each key's label, None for NULL, and texts of `others`.
 
-        keys: by the name of their column. Refuses a value that is no label of its key.
+        keys: the keys by the names of their columns. Refuses a value that is no label of its key.
         """
         self._require_public(table)
         columns = [quote_identifier(column) for column in keys]

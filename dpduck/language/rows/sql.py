@@ -178,7 +178,7 @@ def bound_type(node: exp.Expr, source: RowSource, facts: PublicFacts) -> str:
 
 
 def written_conditions(source: RowSource) -> list[exp.Expr]:
-    """Lists the statement's expressions that run over rows in joins, in filters and in columns computed by unit."""
+    """Lists the statement's expressions over rows: in joins, in filters and in columns computed for each unit."""
     expressions = [*source.filters, *source.counted]
     for join in source.joins:
         if isinstance(join, PublicJoin):

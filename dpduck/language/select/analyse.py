@@ -200,7 +200,7 @@ def read_analysis(
 def _name_columns(
     items: tuple[SelectItem, ...], keys: tuple[Key, ...], answers: AnswerReader
 ) -> tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]:
-    """Returns the names of items that are an aggregate unchanged, and of those that are a key, with their numbers."""
+    """Returns the names and numbers of items that are unchanged aggregates, then those of items that are keys."""
     shown = tuple((part.name, number) for part in items if (number := answers.number_of(part.expression)) is not None)
     numbers = {key.name: number for number, key in enumerate(keys)}
     named = ((part.name, answers.key_of(part.expression)) for part in items)

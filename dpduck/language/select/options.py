@@ -349,7 +349,7 @@ def require_confidence(options: Options) -> Fraction:
 
 
 def confidence_from(value: object) -> Fraction:
-    """Reads the confidence argument of a function, at least one half."""
+    """Reads the confidence argument of a function, which must be at least one half."""
     if not isinstance(value, (int, float)) or not 0.5 <= value <= 0.999999:
         raise Refusal("confidence is out of range", accepted="confidence from 0.5 to 0.999999")
     return Fraction(str(value))

@@ -312,9 +312,9 @@ class JointCounts:
 
 @dataclass(frozen=True)
 class PublicTotal:
-    """Total of an aggregate that is public: the sum of its answers in all cells with these labels.
+    """Public total of an aggregate: the sum of its answers in all cells with these labels.
 
-    cell: positions of keys, increasing, each with the position of its label. A key that is not in it is summed over.
+    cell: increasing positions of keys, each with the position of its label. A key without an entry is summed over.
     """
 
     aggregate: int

@@ -130,8 +130,7 @@ class Desk:
     def ask(
         self, text: str, most: int = MOST_POINTS, ceilings: Mapping[str, Ceiling] | None = None, *, typed: bool = False
     ) -> PageAnswer:
-        """Returns the first rows of a statement. ceilings: the largest cost of each argument of dp, or 0 without an
-        entry.
+        """Returns the first rows of a statement. ceilings: the largest cost of each argument of dp, 0 for others.
 
         typed: whether somebody typed the statement or its argument. Otherwise the page asks by itself.
         """
