@@ -16,6 +16,7 @@ import duckdb
 
 from dpduck.documents.facts import DocumentedView, DocumentFacts
 from dpduck.documents.sentences import left_out, odds_of, unit_text
+from dpduck.documents.statements import adding_answers
 from dpduck.publish.page_file import frame_page
 from dpduck.publish.pictures import Shape, shape_of
 from dpduck.publish.table_html import table_html
@@ -23,11 +24,13 @@ from dpduck.publish.view_section import caption_of
 from dpduck.publish.words import number_text
 from dpduck.values.column_notes import FROM_ANSWERS, IS_ANSWER, KEYS, Values
 from dpduck.values.domain import RangeDomain
-from dpduck.values.quoting import quote_identifier, quote_text
+from dpduck.values.quoting import fold, quote_identifier, quote_text
 
 MADE = "dpduck document codebook"
 MOST_VALUES = 20
 """Largest number of values of a key that the codebook lists. Of more values it names the first and the last one."""
+
+MADE_UP = "made up"
 
 _SELECTED = KEYS[1]
 
@@ -84,18 +87,24 @@ def _columns(connection: duckdb.DuckDBPyConnection, view: DocumentedView, shape:
     for column in view.view.columns:
         name, type_name, comment = column.name, column.type_name, column.comment
         if view.is_synthetic:
-            columns.append(CodebookColumn(name, type_name, "made up", _values(connection, view, name)))
+            columns.append(CodebookColumn(name, type_name, MADE_UP, _values(connection, view, name)))
         elif name in answers:
             error = answers[name]
             told = "" if error is None else _error_range(connection, view, error)
             meaning = "an answer with noise" if error is not None or IS_ANSWER in comment else FROM_ANSWERS
-            columns.append(CodebookColumn(name, type_name, meaning, "", shape.units.get(name, ""), told))
+            columns.append(CodebookColumn(name, type_name, meaning, "", _unit(name, view, shape), told))
         elif name in of_error:
             columns.append(CodebookColumn(name, type_name, f"the standard error of {of_error[name]}"))
         else:
             values = _values(connection, view, name) if name in keys or name == shape.named else ""
             columns.append(CodebookColumn(name, type_name, _meaning(comment), values))
     return columns
+
+
+def _unit(answer: str, view: DocumentedView, shape: Shape) -> str:
+    """Returns the unit of an answer. Sums over the periods of a stream have the unit of the answer that is summed."""
+    summed = answer.removesuffix("_total").removesuffix("_last") if view.stream is not None else answer
+    return shape.units.get(answer) or shape.units.get(summed, "")
 
 
 def _meaning(comment: str) -> str:
@@ -110,14 +119,25 @@ def _meaning(comment: str) -> str:
 
 
 def _with_bin_ends(column: CodebookColumn, shape: Shape, facts: DocumentFacts) -> CodebookColumn:
-    """Adds the ends of the bins to a key that shows the lower edges of a declared range under its own name."""
+    """Adds the ends of the bins to a key that shows the lower edges of a declared range under its own name.
+
+    A made-up column has them if it shows nothing but lower edges, all of which are listed.
+    """
+    listed = set(column.values.split(", ")) - {"NULL"}
     first = column.values.partition(", ")[0].partition(" to ")[0]
-    if any(key.name == column.name and key.values is Values.BIN for key in shape.keys):
-        for domain in (policy.domain(column.name) for policy in facts.policies):
-            if isinstance(domain, RangeDomain) and first in domain.edges:
-                step = f"{domain.step_count} {domain.unit}" if domain.unit else domain.step
-                return replace(column, values=f"{column.values}; bins of {step} each, up to {domain.upper}")
+    is_bin = any(key.name == column.name and key.values is Values.BIN for key in shape.keys)
+    for domain in (policy.domain(column.name) for policy in facts.policies):
+        if isinstance(domain, RangeDomain) and is_bin and first in domain.edges:
+            step = f"{domain.step_count} {domain.unit}" if domain.unit else domain.step
+            return replace(column, values=f"{column.values}; bins of {step} each, {_ends(domain)}")
+        if isinstance(domain, RangeDomain) and column.meaning == MADE_UP and listed and listed <= set(domain.edges):
+            return replace(column, values=f"{column.values}; lower edges of bins, {_ends(domain)}")
     return column
+
+
+def _ends(domain: RangeDomain) -> str:
+    beyond = ", with all values beyond the first and the last bin" if domain.with_edges else ""
+    return f"up to {domain.upper}{beyond}"
 
 
 def _values(connection: duckdb.DuckDBPyConnection, view: DocumentedView, column: str) -> str:
@@ -157,6 +177,8 @@ def _advice(view: DocumentedView, shape: Shape) -> list[str]:
         ]
     if not shape.keys and all(error is None for _, error in shape.answers) and len(view.view.columns) > 1:
         return ["This table is a summary. Ask the owner for the query that reads it."]
+    adding = adding_answers(view.statement)
+    summed = [pair for pair in shape.answers if adding is None or fold(pair[0]) in adding]
     said = ["A negative count is noise around a small count. Keep it when you add up or average."]
     if shape.named is not None:
         first, rest = (", ".join(map(quote_text, names)) for names in (shape.names[:1], shape.names[1:]))
@@ -164,15 +186,18 @@ def _advice(view: DocumentedView, shape: Shape) -> list[str]:
         said.append(f"For the rows of one level: FROM dp_margin({quote_text(name)}, [{first}], [{rest}])")
     elif any(key.values is Values.RANGE for key in shape.keys):
         said.append("Ranges overlap. Add up only ranges that have no value in common.")
-    elif shape.keys:
+    elif shape.keys and summed:
         said.append("The rows are groups without overlap: counts of rows and sums of two groups may be added.")
+    if view.hides_groups:
+        said.append("A group that is missing is not zero: it is left out because of its noisy number.")
     if view.stream is not None:
         said.append("Columns ending in _total or _last are sums over periods already.")
-    said.append("Averages, quantiles and counts of persons do not add up.")
-    if shape.keys and any(error is not None for _, error in shape.answers):
-        answer, error = next((answer, error) for answer, error in shape.answers if error is not None)
-        names = ", ".join(map(quote_identifier, (answer, error)))
+    if len(summed) < len(shape.answers):
+        said.append("Averages, quantiles and counts of persons do not add up.")
+    if shape.keys and summed and (error := summed[0][1]) is not None:
+        names = ", ".join(map(quote_identifier, (summed[0][0], error)))
         said.append(f"For a sum with its error: SELECT unnest(dp_sum_interval({names})) FROM {quote_identifier(name)}")
+    if shape.keys and any(error is not None for _, error in shape.answers):
         said.append("About 19 of 20 true numbers are within two standard errors.")
     return [*said, "Rows of different tables have noise of their own, and need not agree."]
 

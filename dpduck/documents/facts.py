@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import duckdb
 
+from dpduck.documents.statements import hides_groups
 from dpduck.kernel.ledger.budgets import LedgerState
 from dpduck.kernel.ledger.entries import LedgerRow
 from dpduck.language.rows.facts import Policy
@@ -23,9 +24,9 @@ from dpduck.mechanisms.certificate import Entry, read_certificates
 from dpduck.publish.publish import STORE
 from dpduck.publish.published_views import PublishedView, read_views
 from dpduck.store.named import OWNER_NAME
-from dpduck.store.policies import policy_from_text
+from dpduck.store.policies import policy_from_text, table_from_sql
 from dpduck.values.errors import Refusal
-from dpduck.values.periods import split_key
+from dpduck.values.periods import split_key, word_of
 from dpduck.values.privacy import Budget, Charge
 from dpduck.values.quoting import fold
 
@@ -60,6 +61,11 @@ class DocumentedView:
     stream: tuple[int, int] | None
 
     @property
+    def hides_groups(self) -> bool:
+        """Tells whether some groups are not shown because of their noisy numbers."""
+        return hides_groups(self.statement)
+
+    @property
     def is_synthetic(self) -> bool:
         return _MADE_UP.match(self.statement) is not None
 
@@ -86,6 +92,11 @@ class DocumentFacts:
     entries: int
     link: str
 
+    @property
+    def protects_rows(self) -> bool:
+        """Tells whether each row is a unit by itself. A row lies in one period."""
+        return _is_row(self.key)
+
 
 def read_facts(connection: duckdb.DuckDBPyConnection, entries: int, wanted: Sequence[str] = ()) -> DocumentFacts:
     """Returns the facts of the store that is attached as `store`. entries: the number of verified ledger entries.
@@ -108,9 +119,9 @@ def read_facts(connection: duckdb.DuckDBPyConnection, entries: int, wanted: Sequ
         tuple(policy for policy in defined if policy.unit.key == key),
         state.budgets[key],
         state.of(key),
-        state.of_person(key) if (key, None) in state.periods else None,
+        state.of_person(key) if (key, None) in state.periods and not _is_row(key) else None,
         len(charges),
-        tuple(name for (name,) in connection.execute(_PUBLIC).fetchall()),
+        tuple(table_from_sql(name).parts[-1] for (name,) in connection.execute(_PUBLIC).fetchall()),
         any(row.principal != OWNER_NAME for row in charges),
         len(chain),
         str(chain[-1]["link"]),
@@ -157,6 +168,10 @@ def _document_views(
             cast(str | None, certificate["made_by"]),
             streams.get(fold(name)),
         )
+
+
+def _is_row(key: str) -> bool:
+    return key.removesuffix(f" PER {word_of(key)}").endswith(".ROW")
 
 
 def _only_unit(views: Sequence[DocumentedView]) -> str:

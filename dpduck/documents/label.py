@@ -68,7 +68,7 @@ def _unit_sentences(facts: DocumentFacts) -> list[str]:
     if unit == "one row":
         said = [f"{text[:1].upper()}{text[1:]}: whether it is in the data, and what it says.",
                 "Somebody with k rows is protected k times less."]  # fmt: skip
-    if word:
+    if word and not facts.protects_rows:
         times = "k times" if facts.budget.pure else "k times, or up to k times k times"
         said.append(f"Of somebody with rows in k {word}s, {times} as much may be learned.")
     return [*said, "What is true of a whole group is not hidden: that is what the numbers are for."]

@@ -46,14 +46,14 @@ def figure(amount: Fraction) -> str:
 
 def unit_name(facts: DocumentFacts) -> str:
     """Returns the protected unit, as in "one patient". A column's ending _id is left out."""
-    whole = facts.key.removesuffix(f" PER {word_of(facts.key)}")
-    if whole.endswith(".ROW"):
+    if facts.protects_rows:
         return "one row"
+    whole = facts.key.removesuffix(f" PER {word_of(facts.key)}")
     named = [policy.unit.own_columns for policy in facts.policies] or [(whole.rpartition(".")[2],)]
     telling = [columns for columns in named if columns != ("id",)]
     if not telling:
         return f"one id of {whole.split('.')[-2]}"
-    return f"one {' and '.join(map(_noun, telling[0]))}"
+    return f"one {names_text([*map(_noun, telling[0])])}"
 
 
 def _noun(column: str) -> str:
@@ -68,8 +68,9 @@ def period_word(facts: DocumentFacts) -> str:
 def unit_text(facts: DocumentFacts) -> str:
     """Returns the protected unit as a phrase, as in "all rows of one patient in one month"."""
     unit, word = unit_name(facts), period_word(facts)
-    rows = unit if unit == "one row" else f"all rows of {unit}"
-    return f"{rows} in one {word}" if word else rows
+    if facts.protects_rows:
+        return unit
+    return f"all rows of {unit} in one {word}" if word else f"all rows of {unit}"
 
 
 def rows_counted(facts: DocumentFacts) -> list[str]:
@@ -106,6 +107,9 @@ def left_out(facts: DocumentFacts) -> list[str]:
         said.append(f"Values outside of their bounds count as the nearest bound: {names_text(clamps)}.")
     if any(view.price.delta for view in facts.views):
         said.append("Groups that were not declared are shown only if their noisy count is above a threshold.")
+    hidden = [view.view.name for view in facts.views if view.hides_groups]
+    if hidden:
+        said.append(f"Some groups of {names_text(hidden)} are not shown, because of their noisy numbers.")
     if any(view.stream is not None for view in facts.views):
         said.append("Rows that arrive after their period was published are never counted.")
     return said
@@ -182,7 +186,7 @@ def guesses(charge: Charge, budget: Budget) -> int:
 
 def odds_of(facts: DocumentFacts) -> str:
     """Returns the odds of a guess about one unit, from everything that was released so far."""
-    unit, word = unit_name(facts), period_word(facts)
+    unit, word = unit_name(facts), "" if facts.protects_rows else period_word(facts)
     return odds_text(guesses(facts.spent, facts.budget), f"{unit} in one {word}" if word else unit)
 
 
@@ -197,8 +201,8 @@ def budget_sentences(facts: DocumentFacts) -> list[str]:
     if facts.person is not None:
         lifetime = facts.budget.lifetime
         person = f"Over all {word}s, releases so far cost {unit} at most {loss_text(facts.person, facts.budget)}"
-        most = "without an end" if lifetime is None else f"never more than {budget_text(lifetime)}"
-        said.append(f"{person}, and {most}.")
+        later = ". Later ones may add to that" if lifetime is None else f", and never more than {budget_text(lifetime)}"
+        said.append(f"{person}{later}.")
     return said
 
 
@@ -214,7 +218,8 @@ def update_sentences(facts: DocumentFacts) -> list[str]:
             done, most = view.stream
             said.append(f"{view.view.name} is paid for {most} periods, of which {done} are published.")
     rest = 100 - spent_percent(facts.spent, facts.budget)
-    said.append(f"{rest} % of the budget is left. A release that does not fit into the rest is refused.")
+    left = f"For the most used {word}, {rest} % of the budget is left." if word else f"{rest} % of the budget is left."
+    said.append(f"{left} A release that does not fit into the rest is refused.")
     return said
 
 

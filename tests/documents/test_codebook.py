@@ -16,7 +16,7 @@ from dpduck.documents.codebook import HEADS
 from dpduck.publish.publish import publish
 from dpduck.publish.words import number_text
 from tests.support.browser import chromium, needs_chromium, violations
-from tests.support.documented import KINDS, refused, written
+from tests.support.documented import KINDS, Kind, make_store, refused, written
 
 
 def listed(database: Path) -> list[dict[str, str]]:
@@ -91,6 +91,42 @@ def test_advice_fits_the_view(stores: Mapping[str, Path]) -> None:
     assert r"ending in \_total or \_last are sums" in said["stream"]
     assert "stands for nobody" in said["synthetic"] and "| made up | north, south |" in said["synthetic"]
     assert "Each row is made up" not in said["pure"]
+
+
+def test_advice_fits_the_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Persons and averages are not added up, sums are, and a missing group is not zero."""
+    monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path / "state"))
+    by_ward = "FROM visits GROUP BY ward"
+    statements = (
+        "CREATE PRIVATE VIEW persons OPTIONS (epsilon = 1) AS SELECT ward, count(DISTINCT patient_id) AS n, "
+        f"avg(age) AS mean {by_ward} HAVING n > 5",
+        f"CREATE PRIVATE VIEW ages OPTIONS (epsilon = 1) AS SELECT ward, avg(age) AS mean, sum(age) AS ages {by_ward}",
+        *(
+            f"CREATE PRIVATE TABLE {name} OPTIONS (epsilon = 1, inside = {inside}) AS SELECT age FROM visits "
+            "WORKLOAD MARGINALS (1)"
+            for name, inside in (("made_up", "FALSE"), ("drawn", "TRUE"))
+        ),
+    )
+    database = make_store(tmp_path, Kind(KINDS["pure"].policy, statements))
+    persons, ages, *_ = (written(database, "codebook", "--view", name) for name in ("persons", "ages"))
+    assert "A group that is missing is not zero" in persons and "is not zero" not in ages
+    assert "dp\\_sum\\_interval" not in persons and "groups without overlap" not in persons
+    assert 'dp\\_sum\\_interval("ages", "ages\\_stderr")' in ages and "groups without overlap" in ages
+    values = {line["view"]: line["values"] for line in listed(database)}
+    assert values["made_up"] == "0, 10, 20, 30, 40, 50, 60, 70, 80; lower edges of bins, up to 90"
+    assert "lower edges" not in values["drawn"]
+
+
+def test_sums_of_a_stream_have_its_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The total over periods is in the unit of the answer."""
+    monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path / "state"))
+    stream, refresh = KINDS["stream"].statements
+    named = stream.replace("periods = 12", "periods = 12, answer_units = 'visits'")
+    units = {
+        line["column"]: line["unit"]
+        for line in listed(make_store(tmp_path, Kind(KINDS["stream"].policy, (named, refresh))))
+    }
+    assert (units["n"], units["n_total"], units["n_stderr"]) == ("visits", "visits", "")
 
 
 def test_advice_can_be_typed(stores: Mapping[str, Path], tmp_path: Path) -> None:

@@ -54,6 +54,15 @@ def test_a_label_of_rows_warns(stores: Mapping[str, Path]) -> None:
     assert "Somebody with k rows is protected k times less." in label_of(stores["rows"])
 
 
+def test_a_row_lies_in_one_period(stores: Mapping[str, Path]) -> None:
+    """A label of rows by months has no sum over months, and says which groups are missing."""
+    page = label_of(stores["row_month"])
+    assert "With all that was released so far, it is right at most 63 of 100 times." in page
+    assert "Over all months" not in page and "in k months" not in page and "one row in one month" not in page
+    assert "For the most used month, 50 % of the budget is left." in page
+    assert "Some groups of january and february are not shown" in page
+
+
 def test_texts_of_the_owner_are_escaped(stores: Mapping[str, Path]) -> None:
     """A title or a contact is text, whatever it looks like."""
     page = label_of(stores["pure"], "--title", "A <b>clinic</b>", "--contact", "<script>x</script>")

@@ -83,9 +83,9 @@ def test_units_and_kinds_of_release(stores: Mapping[str, Path]) -> None:
     assert units["pure"] == "all rows of one patient" and units["rows"] == "one row"
     assert units["month"] == "all rows of one patient in one month"
     moving = {kind for kind, one in said.items() if one["deployment_model"].get("data_source_type") == "Dynamic"}
-    assert moving == {"month", "stream"}
+    assert moving == {"month", "row_month", "stream"}
     many = {kind for kind, one in said.items() if one["deployment_model"]["release_type"] == "Many releases"}
-    assert many == {"pure", "approximate", "month", "stream", "keys"}
+    assert many == {"pure", "approximate", "month", "row_month", "stream", "keys"}
     assert said["synthetic"]["basic"]["data_product_type"] == "Synthetic data"
     assert "2 are published" in said["stream"]["deployment_model"]["release_type_details"]
     assert "never more than epsilon = 12" in said["month"]["privacy_loss"]["privacy_parameters_details"]
@@ -153,4 +153,4 @@ def test_public_tables_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         owner.execute("CREATE TABLE wards (name VARCHAR)")
         owner.execute("FROM dp('DECLARE PUBLIC TABLE wards')")
     quantities = accepted(written(database, "record"))["deployment"]["dp_variant"]["unprotected_quantities"]
-    assert "wards" in quantities and "declared public" in quantities
+    assert "- the table wards, which was declared public." in quantities

@@ -87,6 +87,14 @@ KINDS = {
             "FROM visits GROUP BY note",
         ),
     ),
+    "row_month": Kind(
+        "PRIVACY UNIT ROW PER MONTH OF day, BUDGET (epsilon = 1) PER MONTH",
+        tuple(
+            f"CREATE PRIVATE VIEW {name} OPTIONS (epsilon = {price}) AS SELECT ward, count(*) AS n FROM visits "
+            f"WHERE {when} GROUP BY ward HAVING n > 100"
+            for name, price, when in (("january", 0.5, JANUARY), ("february", 0.25, FEBRUARY))
+        ),
+    ),
     "rows": Kind(
         "PRIVACY UNIT ROW, BUDGET (epsilon = 10)", (f"CREATE PRIVATE VIEW by_ward OPTIONS (epsilon = 1) AS {BY_WARD}",)
     ),
