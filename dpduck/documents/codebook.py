@@ -190,6 +190,8 @@ def _advice(view: DocumentedView, shape: Shape) -> list[str]:
         said.append("The rows are groups without overlap: counts of rows and sums of two groups may be added.")
     if view.hides_groups:
         said.append("A group that is missing is not zero: it is left out because of its noisy number.")
+    if view.has_public_totals:
+        said.append("An answer with an error of 0 follows from totals that were public already.")
     if view.stream is not None:
         said.append("Columns ending in _total or _last are sums over periods already.")
     if len(summed) < len(shape.answers):

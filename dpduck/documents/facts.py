@@ -25,6 +25,7 @@ from dpduck.publish.publish import STORE
 from dpduck.publish.published_views import PublishedView, read_views
 from dpduck.store.named import OWNER_NAME
 from dpduck.store.policies import policy_from_text, table_from_sql
+from dpduck.values.column_notes import PUBLIC_TOTALS
 from dpduck.values.errors import Refusal
 from dpduck.values.periods import split_key, word_of
 from dpduck.values.privacy import Budget, Charge
@@ -64,6 +65,11 @@ class DocumentedView:
     def hides_groups(self) -> bool:
         """Tells whether some groups are not shown because of their noisy numbers."""
         return hides_groups(self.statement)
+
+    @property
+    def has_public_totals(self) -> bool:
+        """Tells whether answers agree with totals that were public already."""
+        return PUBLIC_TOTALS in self.view.comment
 
     @property
     def is_synthetic(self) -> bool:

@@ -21,6 +21,7 @@ from dpduck.documents.sentences import (
     loss_text,
     makers_of,
     mechanisms_of,
+    names_text,
     odds_of,
     period_word,
     unit_text,
@@ -109,13 +110,16 @@ def _view_line(view: DocumentedView) -> str:
 
 def _variant(facts: DocumentFacts) -> Fields:
     tables = [f"- {policy.table.table}: {columns_text(policy)}." for policy in facts.policies]
+    exact = [view.view.name for view in facts.views if view.has_public_totals]
     name = "Pure DP" if facts.budget.pure else "Approximate DP" if facts.spent.delta else "Zero-concentrated DP"
     return {
         "variant_name": name,
         "data_domain": "\n".join(["Tables with any number of rows, and these declared columns:", *tables])
         if tables else "Tables with any number of rows.",
         "unprotected_quantities": "\n".join([
-            "No statistic is in the tables without noise. These are public, and say nothing that noise hides:",
+            *([f"Totals that were public already have no noise in {names_text(exact)}."] if exact else []),
+            f"No {'other ' if exact else ''}statistic is in the tables without noise. These are public, and say nothing "
+            "that noise hides:",
             "- the policies: the columns, their lists and ranges of values, and the bounds of rows and values,",
             "- the statements, their prices, their noise, and when they were released.",
             *(f"- the table {name}, which was declared public." for name in facts.public_tables),

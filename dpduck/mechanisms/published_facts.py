@@ -17,6 +17,7 @@ from dpduck.values.column_notes import (
     EVERY_LEVEL,
     NAMED_LEVEL,
     OF_KEYS,
+    PUBLIC_TOTALS,
     SOME_LEVEL,
     STDERR,
     Nulls,
@@ -70,7 +71,7 @@ def scope_of(request: SelectRequest) -> str:
         keys.append(f"{key.name} ({size}{f', rows with {left} are not counted' if left else ''})")
     cut = warn_of_count_bounds(request)
     if request.question.totals:
-        cut = "; ".join(filter(None, (cut, "answers are brought to totals that are public")))
+        cut = "; ".join(filter(None, (cut, PUBLIC_TOTALS)))
     return f"protects {unit}" + (f"; by {', '.join(keys)}" if keys else "") + (f"; {cut}" if cut else "")
 
 

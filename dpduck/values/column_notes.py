@@ -23,6 +23,8 @@ COMPUTED = f"{FROM_ANSWERS} that are {{}}"
 ERROR_OF = "; the standard error of "
 STDERR = f"{COMPUTED}{ERROR_OF}"
 UNIT = "; in "
+PUBLIC_TOTALS = "answers are brought to totals that are public"
+"""Words in the comment on a view."""
 
 
 class Values(StrEnum):

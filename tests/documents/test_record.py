@@ -149,8 +149,17 @@ def test_public_tables_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """A table that was declared public is an unprotected quantity."""
     monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path / "state"))
     database = make_store(tmp_path, KINDS["rows"])
+    assert "No statistic is in the tables without noise" in written(database, "record")
     with dpduck.connect(database) as owner:
         owner.execute("CREATE TABLE wards (name VARCHAR)")
         owner.execute("FROM dp('DECLARE PUBLIC TABLE wards')")
+        owner.execute("CREATE TABLE ward_totals AS SELECT ward, count(*) AS n FROM visits GROUP BY ward")
+        owner.execute("FROM dp('DECLARE PUBLIC TABLE ward_totals')")
+        owner.execute(
+            "FROM dp($$ CREATE PRIVATE VIEW in_wards OPTIONS (epsilon = 1, public_totals = 'ward_totals') AS "
+            "SELECT ward, sex, count(*) AS n FROM visits GROUP BY GROUPING SETS ((ward), (ward, sex)) $$)"
+        )
     quantities = accepted(written(database, "record"))["deployment"]["dp_variant"]["unprotected_quantities"]
+    assert "Totals that were public already have no noise in in_wards.\nNo other statistic" in quantities
+    assert "An answer with an error of 0 follows from totals" in written(database, "codebook")
     assert "- the table wards, which was declared public." in quantities

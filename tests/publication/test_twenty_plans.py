@@ -80,8 +80,8 @@ def check_documents(plan: RegistryPlan, views: set[str], texts: dict[str, str]) 
     assert all(view in texts["documents/report.html"] for view in views)
     hidden = any(word in plan.plan for word in ("HAVING", "LIMIT", "summary ="))
     for kind in ("label", "codebook", "registry_record"):
-        said = "".join(text for name, text in texts.items() if name.startswith(f"documents/{kind}"))
-        assert ("are not shown, because of their noisy numbers" in said) == hidden
+        shown = "".join(text for name, text in texts.items() if name.startswith(f"documents/{kind}"))
+        assert ("are not shown, because of their noisy numbers" in shown) == hidden
 
 
 def test_the_page_has_the_twenty() -> None:

@@ -435,27 +435,34 @@ PLANS = (
         file="census_demographic_and_housing",
         unit="a person, and a housing unit",
         price="rho = 4.96 for persons, and 7.7 for housing units",
-        released="persons by place, sex and age, and housing units by place and tenure",
-        left_out="State totals are not held exact, and neighbours are added or removed, not changed. "
+        released="persons by place, sex and age, with the true totals of states, and housing units by place and tenure",
+        left_out="Neighbours are added or removed, not changed. "
         "Whole counts that agree are made by least squares, not by TopDown.",
         tables="""
-            CREATE TABLE persons AS SELECT canary(i, 'name ' || i) AS name, ['Kent', 'Lee', 'Wirt', NULL][1 +
-                few(i, 1, 4)] AS county, ['F', 'M'][1 + pick(i, 2, 2)] AS sex, pick(i, 3, 60) + few(i, 4, 55) AS age,
+            CREATE TABLE persons AS SELECT canary(i, 'name ' || i) AS name,
+                ['WV Kent', 'WV Lee', 'VA Bath', NULL][1 + few(i, 1, 4)] AS county,
+                ['F', 'M'][1 + pick(i, 2, 2)] AS sex, pick(i, 3, 60) + few(i, 4, 55) AS age,
                 ['white', 'black', 'asian', 'other'][1 + few(i, 5, 4)] AS race FROM range(8000) AS r(i);
-            CREATE TABLE housing AS SELECT ['Kent', 'Lee', 'Wirt'][1 + few(i, 1, 3)] AS county,
+            CREATE TABLE state_totals AS SELECT left(county, 2) AS state, count(*) AS persons FROM persons
+                WHERE county IS NOT NULL GROUP BY ALL;
+            CREATE TABLE housing AS SELECT ['WV Kent', 'WV Lee', 'VA Bath'][1 + few(i, 1, 3)] AS county,
                 ['owned', 'mortgage', 'rented', 'vacant'][1 + pick(i, 2, 4)] AS tenure FROM range(3000) AS r(i)""",
         policies="""
+            DECLARE PUBLIC TABLE state_totals;
             CREATE PRIVACY POLICY ON persons (PRIVACY UNIT ROW, BUDGET (rho = 4.96),
-                DOMAIN county IN ('Kent', 'Lee', 'Wirt'), DOMAIN sex IN ('F', 'M'),
+                DOMAIN county IN ('WV Kent', 'WV Lee', 'VA Bath'), DOMAIN sex IN ('F', 'M'),
                 DOMAIN age RANGE 0 TO 120 STEP 10, DOMAIN race IN ('white', 'black', 'asian', 'other'));
             CREATE PRIVACY POLICY ON housing (PRIVACY UNIT ROW, BUDGET (rho = 7.7),
-                DOMAIN county IN ('Kent', 'Lee', 'Wirt'), DOMAIN tenure IN ('owned', 'mortgage', 'rented', 'vacant'))
+                DOMAIN county IN ('WV Kent', 'WV Lee', 'VA Bath'),
+                DOMAIN tenure IN ('owned', 'mortgage', 'rented', 'vacant'))
             """,
         plan="""
             CREATE PRIVATE VIEW sex_by_age OPTIONS (rho = 4.96, integer = TRUE, nonnegative = TRUE,
-                title = 'Persons by county, sex, age and race', answer_units = 'persons') AS
-            SELECT county, sex, age, race, count(*) AS persons FROM persons
-            GROUP BY GROUPING SETS ((), (county), (county, race), (county, sex, age));
+                public_totals = 'state_totals', title = 'Persons by county, sex, age and race',
+                answer_units = 'persons') AS
+            SELECT left(county, 2) AS state, county, sex, age, race, count(*) AS persons FROM persons
+            GROUP BY GROUPING SETS ((left(county, 2)), (county), (county, race), (county, sex, age),
+                (left(county, 2), county, sex, age, race));
             CREATE PRIVATE VIEW tenure OPTIONS (rho = 7.7, integer = TRUE, nonnegative = TRUE,
                 title = 'Housing units by tenure', answer_units = 'units') AS
             SELECT county, tenure, count(*) AS units FROM housing GROUP BY ROLLUP (county, tenure)""",
