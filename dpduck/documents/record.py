@@ -118,8 +118,8 @@ def _variant(facts: DocumentFacts) -> Fields:
         if tables else "Tables with any number of rows.",
         "unprotected_quantities": "\n".join([
             *([f"Totals that were public already have no noise in {names_text(exact)}."] if exact else []),
-            f"No {'other ' if exact else ''}statistic is in the tables without noise. These are public, and say nothing "
-            "that noise hides:",
+            f"No {'other ' if exact else ''}statistic is in the tables without noise. These are public, and say "
+            "nothing that noise hides:",
             "- the policies: the columns, their lists and ranges of values, and the bounds of rows and values,",
             "- the statements, their prices, their noise, and when they were released.",
             *(f"- the table {name}, which was declared public." for name in facts.public_tables),
