@@ -15,6 +15,7 @@ from dpduck.kernel.noise.law import NoiseKind
 from dpduck.strategies.choose import plan_workload
 from dpduck.strategies.plan import Plan
 from dpduck.strategies.recovery.covariances import covariances
+from dpduck.strategies.recovery.known_margins import known_margins, margins_agree
 from dpduck.strategies.recovery.projection import Equations, projection_onto
 from dpduck.strategies.recovery.recover import recover
 
@@ -108,3 +109,30 @@ def test_totals_that_no_table_has_are_found() -> None:
     twice = np.vstack([rows[0], rows[0]])
     assert not Equations(sets, SIZES, scipy.sparse.csr_array(twice), np.array([1e6, 1e6 + 1])).agree()
     assert Equations(sets, SIZES, scipy.sparse.csr_array(rows[:1]), np.array([-5.0])).agree()
+
+
+MARGINS = [((0,),), ((),), ((0,), (1,)), ((0, 1), (2,)), ((0, 1), (1, 2), (0, 2)), ((0, 1, 2),)]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("margins", MARGINS)
+def test_whole_margins_are_the_same_projection(margins: tuple[tuple[int, ...], ...], strategy: str) -> None:
+    """In closed form, margins that are known in full lead to the estimates and variances of all their equations."""
+    random, plan = np.random.default_rng(5), plan_of(CUBE, strategy)
+    table = random.integers(0, 90, SIZES).astype(float)
+    known = {members: table.sum(axis=tuple(k for k in range(3) if k not in members)) for members in margins}
+    assert margins_agree(known)
+    lifted, starts = sums_of_cells(CUBE), np.cumsum([0, *(prod(SIZES[key] for key in members) for members in CUBE)])
+    places = [place for members in margins for place in range(*starts[[CUBE.index(members), CUBE.index(members) + 1]])]
+    wanted = projection_onto(equations(CUBE, np.eye(len(lifted))[places], lifted @ table.ravel()), covariances(plan))
+    found = known_margins(CUBE, SIZES, known, covariances(plan))
+    assert found.variances == pytest.approx(wanted.variances, rel=1e-6, abs=1e-9)
+    assert (found.variances == 0).tolist() == (wanted.variances == 0).tolist()
+    noisy = np.concatenate([part.ravel() for part in recover(plan, noisy_of(plan, random))])
+    assert found.project(noisy) == pytest.approx(wanted.project(noisy), abs=1e-6)
+    if len(margins) > 1:
+        assert not margins_agree({**known, margins[0]: known[margins[0]] + 0.5})
+
+
+def noisy_of(plan: Plan, random: np.random.Generator) -> list[np.ndarray]:
+    return [random.integers(-99, 99, measurement.query.shape) for measurement in plan.measurements]

@@ -11,12 +11,13 @@ import numpy as np
 from dpduck.language.select.request import Question
 from dpduck.mechanisms.cubes.nested_keys import fold_cells
 from dpduck.mechanisms.cubes.plan import CubePlan
-from dpduck.mechanisms.cubes.public_totals import equations_of, finest_groups, sides_of
+from dpduck.mechanisms.cubes.public_totals import equations_of, finest_groups, sides_of, whole_margins
 from dpduck.mechanisms.forecast import AggregateError
 from dpduck.mechanisms.released_rows import AnswerColumn
 from dpduck.strategies.recovery.controlled import nearest_counts, rounded_counts, with_rest
 from dpduck.strategies.recovery.covariances import covariances
 from dpduck.strategies.recovery.intervals import ErrorLaw
+from dpduck.strategies.recovery.known_margins import KnownMargins, known_margins
 from dpduck.strategies.recovery.projection import TotalsProjection, projection_onto
 from dpduck.strategies.recovery.recover import solves_program
 from dpduck.values.arrays import FloatArray
@@ -30,7 +31,7 @@ class Constrained:
     """Aggregate with public totals. size: the variance of its answers, if a table's cell has variance 1."""
 
     aggregate: int
-    projection: TotalsProjection
+    projection: TotalsProjection | KnownMargins
     size: float
 
 
@@ -47,7 +48,12 @@ def constrained_aggregates(cube: CubePlan) -> tuple[Constrained, ...]:
                 f"{question.aggregates[number].text[:60]} is not planned as a plain table, so it has no public totals",
                 accepted="the statement without public_totals",
             )
-        projection = projection_onto(equations_of(question, number), covariances(measured.plan))
+        margins, errors = whole_margins(question, number), covariances(measured.plan)
+        projection: TotalsProjection | KnownMargins
+        if margins is None:
+            projection = projection_onto(equations_of(question, number), errors)
+        else:
+            projection = known_margins(question.grouping_sets, question.sizes, margins, errors)
         found.append(Constrained(number, projection, use.size))
     return tuple(found)
 

@@ -5,12 +5,19 @@ Two keys over the same column are compared by their labels for each value of the
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import numpy as np
 
 from dpduck.language.select.request import Key, Question
 from dpduck.values.arrays import IntegerArray
 
 Members = tuple[int, ...]
+
+
+def has_nested_keys(question: Question) -> bool:
+    """Tells whether a key is a function of another key."""
+    return any(_label_map(fine, coarse) is not None for fine, coarse in permutations(question.keys, 2))
 
 
 def determines(question: Question, fine: Members, coarse: Members) -> bool:

@@ -17,20 +17,21 @@ from dpduck.language.select.analyse import Analysis
 from dpduck.language.select.request import Aggregate, PublicTotal, Question
 from dpduck.language.text.names import TableName
 from dpduck.mechanisms.cubes.measures import with_matrix
-from dpduck.mechanisms.cubes.nested_keys import determines, fold_cells
+from dpduck.mechanisms.cubes.nested_keys import determines, fold_cells, has_nested_keys
 from dpduck.store.catalog import Catalog
 from dpduck.strategies.recovery.controlled import has_counts, nest_twice
+from dpduck.strategies.recovery.known_margins import margins_agree
 from dpduck.strategies.recovery.projection import Equations
-from dpduck.values.arrays import FloatArray, IntegerArray
+from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.quoting import fold
 
-MOST_TOTALS = 2_000
+MOST_TOTALS = 20_000
 MOST_ENTRIES = 1 << 22
 """Most cells times equations. A projection has several matrices of this size."""
 
 MOST_SETS = 256
-LARGEST_COUNT = 1 << 53
+LARGEST_COUNT = 10**12
 
 
 def with_tables(analysis: Analysis, catalog: Catalog) -> Analysis:
@@ -54,7 +55,6 @@ def with_totals(analysis: Analysis, catalog: Catalog) -> Analysis:
     catalog.public_digest(table)  # so that a kept analysis is known to be older than the table's rows
     totals = _read_totals(analysis, catalog, table)
     question = replace(question, totals=totals)
-    _require_size(len(totals), question)
     for number in dict.fromkeys(total.aggregate for total in totals):
         _require_possible(question, number, str(table))
     return replace(analysis, request=replace(analysis.request, question=question))
@@ -70,6 +70,8 @@ def _require_plain(analysis: Analysis) -> None:
             accepted="GROUP BY columns, without PREFIXES, RANGES, strategy_table, consistency and norms; or the "
             "statement without public_totals",
         )
+    if len(question.grouping_sets) > MOST_SETS:
+        raise Refusal(f"{len(question.grouping_sets)} grouping sets with totals", accepted=f"at most {MOST_SETS}")
     if analysis.reuse:
         raise Refusal("reuse does not go with public totals", accepted="one of them")
 
@@ -170,6 +172,9 @@ def equations_of(question: Question, number: int) -> Equations:
     set's keys, its cells are sums of that set's cells. Further equations then make both agree.
     """
     sets, totals = question.grouping_sets, [total for total in question.totals if total.aggregate == number]
+    pairs = [(fine, coarse) for fine in range(len(sets)) for coarse in range(len(sets))]
+    pairs = [(fine, coarse) for fine, coarse in pairs if _nests(question, sets[fine], sets[coarse])]
+    _require_size(len(totals) + sum(question.cells[coarse] for _, coarse in pairs), question)
     carriers: dict[int, list[PublicTotal]] = {}
     for total in totals:
         carriers.setdefault(_carrier(question, total), []).append(total)
@@ -177,26 +182,40 @@ def equations_of(question: Question, number: int) -> Equations:
     for place, carried in carriers.items():
         blocks.append(_in_all_sets(question, {place: _rows_of(question, carried, sets[place])}))
         sides += [float(total.total) for total in carried]
-    for fine, members in enumerate(sets):
-        for coarse, others in enumerate(sets):
-            cells = None if set(others) <= set(members) else fold_cells(question, members, others)
-            if cells is not None:
-                size = int(np.prod([question.sizes[key] for key in others], dtype=np.int64))
-                added = _sums(cells, size)
-                blocks.append(_in_all_sets(question, {fine: added, coarse: -scipy.sparse.eye_array(size)}))
-                sides += [0.0] * size
-    _require_size(len(sides), question)
+    for fine, coarse in pairs:
+        added, size = _sums(question, fine, coarse), question.cells[coarse]
+        blocks.append(_in_all_sets(question, {fine: added, coarse: -scipy.sparse.eye_array(size)}))
+        sides += [0.0] * size
     weights = scipy.sparse.csr_array(scipy.sparse.vstack(blocks, format="csr"))
     return Equations(sets, question.sizes, weights, np.array(sides))
 
 
 def _require_size(equations: int, question: Question) -> None:
-    cells, sets = sum(question.cells), len(question.grouping_sets)
-    if equations * cells > MOST_ENTRIES or sets > MOST_SETS:
+    cells = sum(question.cells)
+    if equations * cells > MOST_ENTRIES:
         raise Refusal(
-            f"{equations} totals and sums for {cells} cells of {sets} grouping sets",
-            accepted=f"at most {MOST_ENTRIES} totals times cells, and {MOST_SETS} grouping sets",
+            f"{equations} totals and sums of nested groups for {cells} cells",
+            accepted=f"at most {MOST_ENTRIES} for one number times the other; or a total for every group of a key",
         )
+
+
+def whole_margins(question: Question, number: int) -> dict[tuple[int, ...], FloatArray] | None:
+    """Returns the margins that the totals of an aggregate are. None if a margin lacks a total, or keys are nested."""
+    tables: dict[tuple[int, ...], FloatArray] = {}
+    for total in question.totals:
+        if total.aggregate == number:
+            shape = [question.sizes[key] for key in total.members]
+            table = tables.setdefault(total.members, np.full(shape, np.nan))
+            table[tuple(label for _, label in total.cell)] = float(total.total)
+    sets = question.grouping_sets
+    inside = all(any(set(margin) <= set(members) for members in sets) for margin in tables)
+    whole = all(np.isfinite(table).all() for table in tables.values())
+    return tables if inside and whole and not has_nested_keys(question) else None
+
+
+def _nests(question: Question, fine: tuple[int, ...], coarse: tuple[int, ...]) -> bool:
+    """Tells whether the cells of a set are sums of another's, without having its keys alone."""
+    return not set(coarse) <= set(fine) and determines(question, fine, coarse)
 
 
 def _carrier(question: Question, total: PublicTotal) -> int:
@@ -212,8 +231,13 @@ def _carrier(question: Question, total: PublicTotal) -> int:
     return min(holding)[2]
 
 
-def _sums(cells: IntegerArray, size: int) -> scipy.sparse.csr_array:
-    return scipy.sparse.csr_array((np.ones(len(cells)), (cells, np.arange(len(cells)))), shape=(size, len(cells)))
+def _sums(question: Question, fine: int, coarse: int) -> scipy.sparse.csr_array:
+    """Returns the matrix that sums the cells of a set onto those of another set."""
+    cells = fold_cells(question, question.grouping_sets[fine], question.grouping_sets[coarse])
+    if cells is None:
+        raise InternalError("a set that is no sum of another")
+    shape = question.cells[coarse], question.cells[fine]
+    return scipy.sparse.csr_array((np.ones(len(cells)), (cells, np.arange(len(cells)))), shape=shape)
 
 
 def _in_all_sets(question: Question, parts: Mapping[int, scipy.sparse.sparray]) -> scipy.sparse.csr_array:
@@ -226,10 +250,11 @@ def _in_all_sets(question: Question, parts: Mapping[int, scipy.sparse.sparray]) 
 def _require_possible(question: Question, number: int, table: str) -> None:
     """Refuses totals that contradict each other, or that cannot be met by whole or non-negative counts."""
     aggregate, treatment = question.aggregates[number], question.treatment
-    finest, sides = finest_groups(question, number), sides_of(question, number)
-    impossible = not equations_of(question, number).agree()
-    if not impossible and finest is not None and aggregate.function == "count":
-        impossible = not has_counts(finest.matrix, sides)
+    margins = whole_margins(question, number)
+    agreed = equations_of(question, number).agree() if margins is None else margins_agree(margins)
+    finest, impossible = finest_groups(question, number), not agreed
+    if agreed and finest is not None and aggregate.function == "count":
+        impossible = not has_counts(*_few_groups(question, number, finest))
     if impossible:
         raise Refusal(
             f"the totals of {aggregate.text[:60]} in {table} contradict each other: no table has all of them",
@@ -243,6 +268,18 @@ def _require_possible(question: Question, number: int, table: str) -> None:
             accepted="a grouping set with all columns, and totals by one or two hierarchies; or the statement without "
             "nonnegative and integer",
         )
+
+
+def _few_groups(question: Question, number: int, finest: FinestGroups) -> tuple[scipy.sparse.csr_array, FloatArray]:
+    """Returns the groups of an aggregate's totals over the keys of the totals alone, if one set has these, and totals.
+
+    A table over these keys is a margin of some finest table, and neither has negative cells.
+    """
+    totals = [total for total in question.totals if total.aggregate == number]
+    together = tuple(sorted({key for total in totals for key in total.members}))
+    if not set(together) <= set(question.grouping_sets[finest.place]):
+        return finest.matrix, sides_of(question, number)
+    return _rows_of(question, totals, together), sides_of(question, number)
 
 
 def sides_of(question: Question, number: int) -> FloatArray:

@@ -13,6 +13,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from dpduck.strategies.recovery.options import integer_table, nonnegative_table_of
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import InternalError
 
@@ -33,9 +34,11 @@ def has_counts(groups: Groups, totals: FloatArray) -> bool:
 def nest_twice(groups: Groups) -> bool:
     """Tells whether the groups form two families. Within a family, any two groups are nested or apart."""
     matrix = scipy.sparse.csr_array(groups, dtype=np.float64)
-    common = (matrix @ matrix.T).toarray()
-    sizes = np.diag(common)
-    crossing = (common > 0) & (common < np.minimum.outer(sizes, sizes))
+    common = scipy.sparse.coo_array(matrix @ matrix.T)
+    sizes = np.asarray(matrix.sum(axis=1)).ravel()
+    crossing = common.data < np.minimum(sizes[common.row], sizes[common.col])
+    links = (common.data[crossing], (common.row[crossing], common.col[crossing]))
+    crossed = scipy.sparse.csr_array(links, shape=common.shape)
     family = np.full(len(sizes), -1)
     for first in range(len(sizes)):
         if family[first] >= 0:
@@ -43,7 +46,7 @@ def nest_twice(groups: Groups) -> bool:
         family[first], pending = 0, [first]
         while pending:
             group = pending.pop()
-            others = np.flatnonzero(crossing[group])
+            others = crossed.indices[crossed.indptr[group] : crossed.indptr[group + 1]]
             if (family[others] == family[group]).any():
                 return False
             pending += others[family[others] < 0].tolist()
@@ -67,6 +70,12 @@ def nearest_counts(groups: Groups, totals: FloatArray, cells: FloatArray) -> Flo
 
     It is x = max(0, y + B'm), where m are multipliers of the equations: Newton's method on the dual program.
     """
+    apart = _groups_apart(groups)
+    if apart is not None:
+        table = np.maximum(cells, 0.0)
+        for places, total in zip(apart, totals.tolist(), strict=True):
+            table[places] = nonnegative_table_of(cells[places], total)
+        return table
     multipliers, largest = np.zeros(len(totals)), max(1.0, float(totals.max(initial=0.0)))
     table = np.maximum(cells, 0.0)
     for _ in range(MOST_STEPS):
@@ -74,11 +83,19 @@ def nearest_counts(groups: Groups, totals: FloatArray, cells: FloatArray) -> Flo
         if np.abs(missing).max(initial=0.0) <= CLOSE * largest:
             return table
         above = scipy.sparse.diags_array((table > 0).astype(np.float64))
-        slopes = (groups @ above @ groups.T).toarray() + 1e-9 * np.eye(len(totals))
-        direction = np.linalg.solve(slopes, missing)
+        slopes = groups @ above @ groups.T + 1e-9 * scipy.sparse.eye_array(len(totals))
+        direction = scipy.sparse.linalg.splu(scipy.sparse.csc_array(slopes)).solve(missing)
         multipliers = multipliers + _step(groups, totals, cells, multipliers, direction) * direction
         table = np.maximum(cells + groups.T @ multipliers, 0.0)
     return _least_moves(groups, totals, cells, whole=False)
+
+
+def _groups_apart(groups: Groups) -> list[NDArray[np.intp]] | None:
+    """Returns the cells of each group if no cell is in two of them and no group is empty, else None."""
+    matrix = scipy.sparse.csr_array(groups)
+    if matrix.sum(axis=0).max(initial=0) > 1 or (np.diff(matrix.indptr) == 0).any():
+        return None
+    return np.split(matrix.indices, matrix.indptr[1:-1])
 
 
 def _step(groups: Groups, totals: FloatArray, cells: FloatArray, start: FloatArray, direction: FloatArray) -> float:
@@ -97,6 +114,12 @@ def _step(groups: Groups, totals: FloatArray, cells: FloatArray, start: FloatArr
 
 def rounded_counts(groups: Groups, totals: FloatArray, cells: FloatArray, *, nonnegative: bool) -> FloatArray:
     """Returns a table of whole numbers that has the whole totals. If possible, every cell is rounded up or down."""
+    apart = _groups_apart(groups)
+    if apart is not None:
+        table = np.rint(cells)
+        for places in apart:
+            table[places] = integer_table(cells[places])
+        return _require_whole(groups, totals, table)
     lower = np.floor(cells + CLOSE)
     solved = scipy.optimize.linprog(
         1 - 2 * (cells - lower), A_eq=groups, b_eq=totals - groups @ lower, bounds=(0, 1), method="highs-ds"

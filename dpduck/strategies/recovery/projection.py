@@ -17,6 +17,7 @@ import scipy
 
 from dpduck.algebra.lattice import close_downward
 from dpduck.strategies.recovery.covariances import ComponentCovariances, Covariances, TableCovariances
+from dpduck.strategies.recovery.known_margins import UNEQUAL, cells_of
 from dpduck.values.arrays import FloatArray
 
 DEPENDENT = 1e-9
@@ -24,9 +25,6 @@ DEPENDENT = 1e-9
 
 KNOWN = 1e-9
 """A cell with less than this part of its variance left is known exactly."""
-
-UNEQUAL = 1e-7
-"""Totals that differ by more than this part of the largest total contradict each other."""
 
 Members = tuple[int, ...]
 
@@ -44,17 +42,17 @@ class Equations:
     totals: FloatArray
 
     @property
-    def cells(self) -> tuple[int, ...]:
+    def cells(self) -> list[int]:
         """Returns the number of cells of each grouping set."""
-        return tuple(prod(self.sizes[key] for key in members) for members in self.sets)
+        return cells_of(self.sets, self.sizes)
 
     def agree(self) -> bool:
         """Tells whether some table meets all equations. Its cells may be negative."""
         lattice = close_downward(self.sets, self.sizes)
         every = ComponentCovariances(lattice, np.ones(len(lattice)))
-        roots, scales, _ = _roots(self.weights @ _covariances_with(every, self))
+        roots, scales, inverse = _roots(self.weights @ _covariances_with(every, self))
         scaled = self.totals / scales
-        left = scaled - roots @ (np.linalg.pinv(roots) @ scaled) if roots.size else scaled
+        left = scaled - roots @ (inverse.T @ scaled)
         return bool(np.abs(left * scales).max(initial=0.0) <= UNEQUAL * max(1.0, np.abs(self.totals).max(initial=0.0)))
 
 
