@@ -15,7 +15,7 @@ from dpduck.kernel.noise.law import NoiseKind
 from dpduck.strategies.choose import plan_workload
 from dpduck.strategies.plan import Plan
 from dpduck.strategies.recovery.covariances import covariances
-from dpduck.strategies.recovery.known_margins import known_margins, margins_agree
+from dpduck.strategies.recovery.fixed_margins import margins_agree, projection_onto_margins
 from dpduck.strategies.recovery.projection import Equations, projection_onto
 from dpduck.strategies.recovery.recover import recover
 
@@ -125,7 +125,7 @@ def test_whole_margins_are_the_same_projection(margins: tuple[tuple[int, ...], .
     lifted, starts = sums_of_cells(CUBE), np.cumsum([0, *(prod(SIZES[key] for key in members) for members in CUBE)])
     places = [place for members in margins for place in range(*starts[[CUBE.index(members), CUBE.index(members) + 1]])]
     wanted = projection_onto(equations(CUBE, np.eye(len(lifted))[places], lifted @ table.ravel()), covariances(plan))
-    found = known_margins(CUBE, SIZES, known, covariances(plan))
+    found = projection_onto_margins(CUBE, SIZES, known, covariances(plan))
     assert found.variances == pytest.approx(wanted.variances, rel=1e-6, abs=1e-9)
     assert (found.variances == 0).tolist() == (wanted.variances == 0).tolist()
     noisy = np.concatenate([part.ravel() for part in recover(plan, noisy_of(plan, random))])

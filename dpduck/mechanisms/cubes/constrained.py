@@ -16,8 +16,8 @@ from dpduck.mechanisms.forecast import AggregateError
 from dpduck.mechanisms.released_rows import AnswerColumn
 from dpduck.strategies.recovery.controlled import nearest_counts, rounded_counts, with_rest
 from dpduck.strategies.recovery.covariances import covariances
+from dpduck.strategies.recovery.fixed_margins import MarginProjection, projection_onto_margins
 from dpduck.strategies.recovery.intervals import ErrorLaw
-from dpduck.strategies.recovery.known_margins import KnownMargins, known_margins
 from dpduck.strategies.recovery.projection import TotalsProjection, projection_onto
 from dpduck.strategies.recovery.recover import solves_program
 from dpduck.values.arrays import FloatArray
@@ -31,7 +31,7 @@ class Constrained:
     """Aggregate with public totals. size: the variance of its answers, if a table's cell has variance 1."""
 
     aggregate: int
-    projection: TotalsProjection | KnownMargins
+    projection: TotalsProjection | MarginProjection
     size: float
 
 
@@ -49,11 +49,11 @@ def constrained_aggregates(cube: CubePlan) -> tuple[Constrained, ...]:
                 accepted="the statement without public_totals",
             )
         margins, errors = whole_margins(question, number), covariances(measured.plan)
-        projection: TotalsProjection | KnownMargins
+        projection: TotalsProjection | MarginProjection
         if margins is None:
             projection = projection_onto(equations_of(question, number), errors)
         else:
-            projection = known_margins(question.grouping_sets, question.sizes, margins, errors)
+            projection = projection_onto_margins(question.grouping_sets, question.sizes, margins, errors)
         found.append(Constrained(number, projection, use.size))
     return tuple(found)
 

@@ -20,7 +20,7 @@ from dpduck.mechanisms.cubes.measures import with_matrix
 from dpduck.mechanisms.cubes.nested_keys import determines, fold_cells, has_nested_keys
 from dpduck.store.catalog import Catalog
 from dpduck.strategies.recovery.controlled import has_counts, nest_twice
-from dpduck.strategies.recovery.known_margins import margins_agree
+from dpduck.strategies.recovery.fixed_margins import margins_agree
 from dpduck.strategies.recovery.projection import Equations
 from dpduck.values.arrays import FloatArray
 from dpduck.values.errors import InternalError, Refusal

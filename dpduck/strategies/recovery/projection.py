@@ -17,7 +17,7 @@ import scipy
 
 from dpduck.algebra.lattice import close_downward
 from dpduck.strategies.recovery.covariances import ComponentCovariances, Covariances, TableCovariances
-from dpduck.strategies.recovery.known_margins import UNEQUAL, cells_of
+from dpduck.strategies.recovery.fixed_margins import UNEQUAL, cells_of
 from dpduck.values.arrays import FloatArray
 
 DEPENDENT = 1e-9

@@ -23,7 +23,7 @@ Members = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class KnownMargins:
+class MarginProjection:
     """Projection onto known margins. variances: of each cell afterwards, 0 if it is known exactly."""
 
     sets: tuple[Members, ...]
@@ -67,9 +67,9 @@ def margins_agree(margins: Mapping[Members, FloatArray]) -> bool:
     return True
 
 
-def known_margins(
+def projection_onto_margins(
     sets: tuple[Members, ...], sizes: tuple[int, ...], margins: Mapping[Members, FloatArray], covariances: Covariances
-) -> KnownMargins:
+) -> MarginProjection:
     """Returns the projection of answers with these covariances. Each margin must be a part of some set."""
     variances = []
     for members, cells in zip(sets, cells_of(sets, sizes), strict=True):
@@ -80,7 +80,7 @@ def known_margins(
             if not any(set(inside) <= set(margin) for margin in margins)
         )
         variances.append(np.full(cells, left / cells**2))
-    return KnownMargins(sets, sizes, margins, np.concatenate(variances))
+    return MarginProjection(sets, sizes, margins, np.concatenate(variances))
 
 
 def _component_variance(covariances: Covariances, inside: Members) -> float:
