@@ -71,6 +71,19 @@ def test_no_other_table_with_the_totals_is_nearer(seed: int, kind: str) -> None:
     assert inward <= 1e-6 * max(1.0, np.abs(noisy).max()) ** 2
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), KINDS)
+def test_totals_of_a_trillion_hold_exactly(seed: int, kind: str) -> None:
+    """Rounding errors of large numbers lose no total, and no part of a whole is mistaken."""
+    groups, truth = families(seed, kind)
+    truth = truth * 10**9 + np.random.default_rng(seed).integers(0, 9, len(truth))
+    totals, matrix = groups @ truth, Sparse(groups)
+    assert has_counts(matrix, totals)
+    noisy = truth + np.random.default_rng(seed).normal(0, 1e6, len(truth))
+    whole = rounded_counts(matrix, totals, nearest_counts(matrix, totals, noisy), nonnegative=True)
+    assert (matrix @ whole == totals).all() and whole.min() >= 0
+
+
 def test_cells_without_a_total_keep_their_sum() -> None:
     """They are one more group. Counts of it are at least 0."""
     groups, totals = with_rest(Sparse([[1.0, 1, 0, 0]]), np.array([5.0]), np.array([1, 2, 3.2, 1.0]), nonnegative=True)
