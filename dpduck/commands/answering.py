@@ -138,7 +138,7 @@ def answers(database: Path, store: Path | None, *, lists: bool = False) -> Itera
 def answer(
     database: Path, store: Path | None, function: str, argument: str | None, shape: str, narrow: Sequence[str] = ()
 ) -> None:
-    """Prints the answer of a dp function to the owner. narrow: the columns of a box."""
+    """Prints the answer of a dp function to the owner. narrow: SQL of the columns that a printed box shows."""
     with answers(database, store, lists=function in LISTS) as ask:
         print_relation(ask(function, argument), shape, narrow)
 

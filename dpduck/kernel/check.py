@@ -317,7 +317,7 @@ def _of_both(same: SamePeriod, left: Carried, right: Carried) -> bool:
 
 
 def _is_link(condition: Expression, left: Carried, right: Carried) -> bool:
-    """Tells whether a condition is left = right for columns of one link name. Then joined rows are of one unit."""
+    """Tells whether a condition equates two columns with the same link name. Then joined rows are of one unit."""
     if (
         not isinstance(condition, Comparison)
         or condition.sign != "="

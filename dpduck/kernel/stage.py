@@ -62,13 +62,14 @@ def stage_sql(
     codes: Sequence[str] | None = None,
     together: bool = False,
 ) -> str:
-    """Writes one row per occupied cell: its columns, then the columns of by_cell.
+    """Writes SQL for one row per occupied cell: the cell's columns, then the columns of by_cell.
 
     cells: number of values of each column of a cell, None for any value. max_rows, groups: most rows and most cells of
-    a unit, None for no limit. facts: facts of prepared rows. crowds: for other rows, a list of the units that may have
-    too many. levels: levels and spread of jobs.CountingJob, for one row per level. together: whether all cells count as
-    one. codes: SQL over a cell's columns. Their hash orders a unit's cells, in place of the columns. With groups but no
-    codes, the last column is the number of units in each cell. Without a unit, it is the number of rows.
+    a unit, None for no limit. facts: facts of prepared rows. crowds: if rows are not prepared, the units that may have
+    too many rows. levels: levels and spread of jobs.CountingJob. With levels, there is one row per level. together:
+    whether all cells count as one. codes: SQL over a cell's columns. Their hash orders a unit's cells, in place of the
+    columns. With groups but no codes, the last column is the number of units in each cell. Without a unit, it is the
+    number of rows.
     """
     selecting = groups is not None and codes is None
     by_group, weighed = any(agg.per_group for agg in aggregates), any(agg.norm for agg in aggregates)

@@ -114,7 +114,10 @@ def _key_chunk(
 
 
 def _key_columns(keys: Sequence[Key], box: Sandbox) -> list[tuple[int, str, pa.Array]]:
-    """Returns key columns: the key's position, the name, a label for each code or interval. Ends of ranges are last."""
+    """Returns a column for each key: its position, its name, and a label for each code or interval.
+
+    A key with ranges has a second column, of their ends. These columns come last.
+    """
     columns, ends = [], []
     for position, key in enumerate(keys):
         labels = _cast_labels(box, key.labels, key.type_name)

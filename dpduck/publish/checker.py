@@ -170,7 +170,7 @@ def number_of(word: str, day: int) -> int:
 
 
 def run_of(key: str) -> tuple[str, bool, range]:
-    """Reads the key of a charge: its unit, whether its periods have no first or no last one, and their numbers."""
+    """Reads the key of a charge: its unit, whether its periods are open at the start or the end, and their numbers."""
     match = KEY.fullmatch(key)
     if match is None:
         return key, False, range(1)

@@ -137,7 +137,7 @@ class LocalVault:
         return key
 
     def rows(self, principal: str, key: str, most: int, most_bytes: int) -> ReleasedRows:
-        """Returns the rows of an answer, one answer of a principal at a time. Refuses rows beyond a limit."""
+        """Returns the rows of an answer. A principal reads one answer at a time. Refuses rows beyond a limit."""
         with self._lock:
             sql = self._statements.get(key)
         if sql is None:

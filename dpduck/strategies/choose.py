@@ -124,9 +124,9 @@ def plan_workload(
 ) -> tuple[Plan, ...]:
     """Returns every candidate's plan, the chosen one first, then by predicted total variance.
 
-    strategy: 'auto', or the name of the only candidate to plan. budgets: 'optimal' or 'uniform' noise, or 'shares' for
-    the strategy 'marginals' only: each marginal's weight is its share of the price. rivals: whether other candidates
-    are planned too where the identity is sure to win. For other parameters see PlanningProblem.
+    strategy: 'auto', or the name of the only candidate to plan. budgets: 'optimal' or 'uniform' noise. Only
+    the strategy 'marginals' takes 'shares': each marginal's weight is then its share of the price. rivals: whether
+    other candidates are planned too where the identity is sure to win. For other parameters see PlanningProblem.
     """
     _require_known(workload, strategy, budgets, consistency)
     problem = PlanningProblem(

@@ -120,7 +120,7 @@ def counting_cells(
 def read_rows(
     cursor: duckdb.DuckDBPyConnection, reading: JobReading, bounding_key: bytes, workers: Workers | None
 ) -> Iterator[tuple[str, duckdb.DuckDBPyConnection, Mapping[str, object]]]:
-    """Yields SQL of a job's rows of integers, the cursor that reads it, and its parameters."""
+    """Yields SQL that reads a job's rows as integers, the cursor that runs this SQL, and the SQL's parameters."""
     with (
         _askings(reading, bounding_key, workers) as (stages, asking, own_workers),
         answer_rows(cursor, stages, asking, own_workers) as (second, parameters),

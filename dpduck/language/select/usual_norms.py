@@ -66,7 +66,10 @@ def with_norms(request: SelectRequest) -> SelectRequest:
 
 
 def _has_room(request: SelectRequest) -> bool:
-    """Tells whether noise for sums of all rows is small enough. This noise grows with MAX ROWS. Its price is small."""
+    """Tells whether the variance of noise for sums of all rows is at most MOST_VARIANCE.
+
+    These sums get a small part of the price, and their noise grows with MAX ROWS.
+    """
     aggregates = request.question.aggregates
     most = max((int(agg.operand.high / agg.operand.step) for agg in aggregates if agg.operand is not None), default=1)
     price = request.price.charge.rho * OF_ALL_ROWS / len(aggregates)

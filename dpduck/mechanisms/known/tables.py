@@ -201,7 +201,7 @@ def quantities(table: MeasuredTable) -> Iterator[tuple[Quantity, tuple[str, ...]
 
 
 def present_text(value: str) -> str:
-    """Renders the condition that a row has a value, in the form of `conjuncts`."""
+    """Renders the condition that a row's value is not NULL, as SQL in the form of `conjuncts`."""
     return sql_of(parse_expression(f"{value} IS NOT NULL").unnest())
 
 

@@ -17,7 +17,10 @@ from dpduck.values.quoting import fold
 
 
 def with_collations(sparse: SparseRequest, catalog: Catalog) -> SparseRequest:
-    """Returns the request with its columns' collations. A projection must have none: its queries are unknown."""
+    """Returns the request with the collations of its columns.
+
+    Refuses a projection of a column with a collation, because the queries that it will answer are not known yet.
+    """
     keys = []
     for key in sparse.keys:
         collation = _collation_of(catalog, sparse.table, key.name) if key.type_name == "VARCHAR" else ""

@@ -191,7 +191,7 @@ def _require_periods(question: Question, axis: int, place: exp.Expr) -> None:
 
 
 def _require_sums(question: Question, over_time: bool, place: exp.Expr) -> None:
-    """Refuses sums over time if no aggregate has any."""
+    """Refuses sums over time if no aggregate can be added up over periods."""
     if over_time and all(aggregate.operand_by_group for aggregate in question.aggregates):
         raise refusal(
             place, f"{question.aggregates[0].text[:60]} of several periods is not the sum of theirs",
