@@ -29,7 +29,7 @@ SECTIONS = {
     ),
     "How-to": ("how_to", "coming_from"),
     "How-to: policies": ("policy_register", "policy_web_logs", "policy_shop", "forgot_a_column", "choosing"),
-    "How-to: questions": ("top_20", "difference", "year_on_year", "rare_groups", "budget_ran_out"),
+    "How-to: questions": ("top_20", "difference", "year_on_year", "rare_groups", "public_totals", "budget_ran_out"),
     "How-to: tools": (
         "superset", "metabase", "grafana", "power_bi_tableau", "excel", "postgresql", "psycopg", "dbt", "python",
     ),
