@@ -36,7 +36,7 @@ SECTIONS = {
     "How-to: ask": ("notebook_use", "adbc", "flight_sql", "shell", "web"),
     "How-to: run": (
         "trial", "release", "registry", "monthly", "report", "recipients", "certificates", "documents", "prepared",
-        "stores", "engines",
+        "stores", "engines", "plan_a_budget",
     ),
     "Reference": (
         "sql", "reference", "aggregates", "strategies", "summaries", "sparse_queries", "synthetic_data", "known",

@@ -118,6 +118,20 @@ def check_budget_ran_out(page: Typed) -> None:
     assert page.rows(next(one for one in page.answers if "dp_plan" in one))[0][-1] is True, "it fits now"
 
 
+def check_plan_a_budget(page: Typed) -> None:
+    """The statement fits 20 times at first. One answer would be charged again, and nothing was changed."""
+    ((price, times, others),) = page.answer("other_prices")
+    assert (price, times) == ("5 % of your budget (epsilon = 0.1)", 20)
+    assert others.startswith("epsilon = 0.05: 2.5 %, 40 times; epsilon = 0.1: 5 %, 20 times; epsilon = 0.2: ")
+    ((spent, left, per_day, until, warning),) = page.answer("lasts_until")
+    assert (spent, left, per_day, warning) == (0.1, 1.9, 0.1, None) and until is not None
+    assert page.answer("ALTER PRIVACY POLICY") == [
+        ("answer", "charged again", 0.1, "5 % of your budget (epsilon = 0.1)"),
+        ("in all", "charged again", 0.1, "5 % of your budget (epsilon = 0.1)"),
+    ]
+    assert page.rows("SELECT max_rows, revision FROM dp_policies()") == [(4, 1)]
+
+
 def check_forgot_a_column(page: Typed) -> None:
     """Three charges of 0.5. The free answer is right (far: FAR), and the column has a domain."""
     assert page.rows("SELECT spent FROM dp_budget()") == [(1.5,)]

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from dpduck.database.functions import OWNER
 from dpduck.database.functions import answer as answer_sql
 from dpduck.database.macros import MACROS, SEVERAL_ARGUMENTS
 from dpduck.server.owner import owner_of_server
+from dpduck.store.spending import days_until
 from dpduck.store.store_files import StoreFiles, store_files
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import quote_identifier, quote_text
@@ -36,6 +38,8 @@ BUDGET = (
     "epsilon_left",
     "policy",
     "period",
+    "lasts_until",
+    "warning",
 )
 LEDGER = (
     "id",
@@ -49,6 +53,9 @@ RELEASES = ("name", "kind", "rows", "epsilon", "rho", "delta", moment("released_
 
 EFFECTS = ("kind", "name", "principal", "afterwards", "replace(price, ' of your budget', '') AS of_your_budget", "note")
 """Columns of a box about a change of a policy: the answers that it takes away."""
+
+EXPLAINED = "strategy, price, seconds, note, times_left, other_prices"
+"""Columns of dp_explain that are told in words."""
 
 BOUNDS = "aggregate, option, bound, percent, stderr, CASE WHEN advice LIKE '%least error%' THEN 'least' END AS error"
 """Columns of a box about the bounds of a statement. The last column marks the bound with a cell's least error."""
@@ -143,6 +150,22 @@ def answer(
         print_relation(ask(function, argument), shape, narrow)
 
 
+def answer_budget(database: Path, store: Path | None, forecast: str | None, shape: str) -> None:
+    """Prints dp_budget. forecast: a day, for a column with the amount that is spent by its end at the present rate."""
+    now, then = datetime.now(UTC), "*"
+    with one_line_errors():
+        if forecast is not None:
+            try:
+                day = date.fromisoformat(forecast)
+            except ValueError:
+                raise Refusal(f"{forecast[:80]!r} is no date", accepted="2027-01-31") from None
+            then = f"*, spent + per_day * {days_until(day, now)!r} AS spent_then"
+    named = "CASE WHEN budget > 0 THEN printf('%.3g %%', 100 * spent_then / budget) END AS "
+    more = () if forecast is None else (named + quote_identifier(f"spent on {forecast}"),)
+    with answers(database, store, lists=True) as ask:
+        print_relation(ask("dp_budget", None).project(then), shape, (*BUDGET, *more))
+
+
 def run_statement(database: Path, store: Path | None, text: str, shape: str) -> None:
     """Runs a statement of dp(..), and prints its answer."""
     with answers(database, store) as ask:
@@ -175,11 +198,13 @@ def foretell(database: Path, store: Path | None, text: str, shape: str) -> None:
 def explain_in_words(database: Path, store: Path | None, statement: str) -> None:
     """Prints the errors of a statement's answers, its chosen strategy, its price and its time."""
     with answers(database, store) as ask:
-        rows = ask("dp_explain", statement).filter("chosen").project("strategy, price, seconds, note").fetchall()
+        rows = ask("dp_explain", statement).filter("chosen").project(EXPLAINED).fetchall()
         with suppress(duckdb.Error, Refusal):  # a statement without aggregates has no such errors
             print_box(ask("dp_errors", statement).project("* EXCLUDE (note)"))  # dp_explain has this note, too
-        for strategy, price, seconds, note in rows:
-            said = {"strategy": strategy, "cost": price, "time": _in_words(seconds), "note": note}
+        for strategy, price, seconds, note, times, others in rows:
+            left = None if times is None else f"you can still ask this {times:,} time{'' if times == 1 else 's'}"
+            said = {"strategy": strategy, "cost": price, "left": left, "at other prices": others}
+            said = {name: text for name, text in said.items() if text} | {"time": _in_words(seconds), "note": note}
             for name, text in said.items():
                 click.echo(textwrap.fill(f"{name}: {text}", WIDTH, subsequent_indent="  "))
 

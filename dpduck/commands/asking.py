@@ -75,11 +75,12 @@ def explain(database: Path, statement: str, store: Path | None, shape: str, ever
 @DATABASE
 @STORE
 @FORMAT
-def budget(database: Path, store: Path | None, shape: str) -> None:
-    """List every table's budget, what is spent and what is left."""
-    from dpduck.commands.answering import BUDGET, answer  # noqa: PLC0415
+@click.option("--forecast", metavar="DATE", help="Also say how much is spent on this day if the last 30 days go on.")
+def budget(database: Path, store: Path | None, shape: str, forecast: str | None) -> None:
+    """List every table's budget, what is spent and what is left, and until when it lasts at the present rate."""
+    from dpduck.commands.answering import answer_budget  # noqa: PLC0415
 
-    answer(database, store, "dp_budget", None, shape, BUDGET)
+    answer_budget(database, store, forecast, shape)
 
 
 @QUESTIONS.command(context_settings=COMMENTED)

@@ -12,7 +12,7 @@ from dpduck.values.no_pandas import do_without_pandas
 
 HELPS = {
     "audit": "Ask STATEMENTS, or some of every mechanism, of two made-up tables that differ in one privacy unit.",
-    "budget": "List every table's budget, what is spent and what is left.",
+    "budget": "List every table's budget, what is spent and what is left, and until when it lasts at the present rate.",
     "certify": (
         "Write a certificate for every release, which anyone can check without the data: python BUNDLE/check.py"
     ),

@@ -291,7 +291,7 @@ class Database:
                 reuse = self._from_known.reuse(text, caller, catalog, cursor)
                 if reuse is not None and isinstance(question, SelectRequest):
                     chosen = reuse.choose(request)
-        forecast = partial(self.foresight.forecasts, share=caller.share)
+        forecast = partial(self.foresight.forecasts, caller=caller)
         return explain_sql(forecast(question) if chosen is None else forecast_reuse(chosen, forecast))
 
     def errors(self, text: str, caller: Caller) -> str:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 from dpduck.database.progress import Progress
+from dpduck.kernel.door import compute_charge
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.language.select.request import SelectRequest
 from dpduck.language.select.usual_norms import could_find_norms
 from dpduck.mechanisms.forecast import Forecast, charge_price, errors_sql, noise_warning, times_as_large, worst_of
 from dpduck.mechanisms.mechanism import Mechanism
+from dpduck.mechanisms.other_prices import other_prices, times_left
 from dpduck.mechanisms.registry import explain_question
 from dpduck.mechanisms.release import Steps
+from dpduck.store.cursors import Caller
 from dpduck.store.policies import PolicyStore
+from dpduck.store.spending import warn_of_budget
 from dpduck.values.errors import Refusal
+from dpduck.values.privacy import Charge
 
 MOST_SECONDS = 2.0
 """Longest expected time of an answer for which a cheaper form is planned, too. It is told without its errors above."""
@@ -31,8 +35,8 @@ class Foresight:
     steps: Steps
     progress: Progress | None
 
-    def forecasts(self, question: Any, share: Fraction | None) -> list[Forecast]:
-        """Returns the ways to answer a question. share: the caller's part of the budget, None for the whole budget."""
+    def forecasts(self, question: Any, caller: Caller) -> list[Forecast]:
+        """Returns the ways to answer a question, with prices for the caller."""
         explanation = explain_question(question)
         request = explanation.request
         if request is None:
@@ -54,7 +58,30 @@ class Foresight:
                 return times_as_large(lines, explain_question(other).errors(expected))
             return None
 
-        return charge_price(ways, request, explanation.asks, budget, share, times)
+        priced = charge_price(ways, request, explanation.asks, budget, caller.share, times)
+        charge = compute_charge(request.price.charge, explanation.asks, request.price.least_rho)
+        left = times_left(request, charge, self.ledger, caller)
+        quick = isinstance(question, SelectRequest) and (seconds or 0) <= MOST_SECONDS
+        said = self._other_prices(request, charge, quick, caller)
+        return [replace(way, times_left=left, other_prices=said) if way.chosen else way for way in priced]
+
+    def _other_prices(self, request: SelectRequest, charge: Charge, quick: bool, caller: Caller) -> str | None:
+        """Returns half to four times a price in words. quick: whether other prices of the request may be planned."""
+        budget = self.ledger.budget(request.rows.unit_key)
+
+        def planned(other: SelectRequest) -> Charge | None:
+            price = other.price
+            if price.charge.epsilon is None or (budget is not None and budget.pure):
+                return price.charge  # the budget adds up what the statement says
+            if not quick:
+                return None
+            with suppress(Refusal):
+                details = explain_question(other)
+                return compute_charge(price.charge, details.asks, price.least_rho)
+            return None
+
+        policy = self.policies.now().policies.get(request.rows.table.sql)
+        return other_prices(request, charge, planned, policy, self.ledger, caller)
 
     def errors(self, question: Any) -> str:
         explanation = explain_question(question)
@@ -79,6 +106,11 @@ class Foresight:
         words = ["" if mechanism.warn is None else mechanism.warn(plan, expected)]
         if mechanism.errors is not None and expected is not None:
             words.append(noise_warning(plan.request, worst_of(mechanism.errors(plan, expected)), expected))
+        charge = compute_charge(plan.request.price.charge, mechanism.asks(plan), plan.request.price.least_rho)
+        rows = plan.request.rows
+        run = None if rows.periods is None else rows.periods.periods
+        nearly = warn_of_budget(self.ledger, rows.unit_key, run, charge)
+        words.append(f"with this answer, {nearly}" if nearly else "")
         for word in filter(None, words):
             if self.progress is not None:
                 self.progress.say(word)

@@ -43,8 +43,11 @@ class Started:
         with self._lock:
             if self._listings is None:
                 from dpduck.database.listings import Listings, policies_of  # noqa: PLC0415
+                from dpduck.store.spending import SpendingRates  # noqa: PLC0415
 
-                self._listings = Listings(policies_of(self.connections, self.store, self.ledger), self.ledger)
+                policies = policies_of(self.connections, self.store, self.ledger)
+                rates = SpendingRates(self.connections.cursor, self.store)
+                self._listings = Listings(policies, self.ledger, rates)
             return self._listings
 
     def whole(self) -> Database:

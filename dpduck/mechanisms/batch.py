@@ -18,6 +18,7 @@ from dpduck.kernel.price import Ask
 from dpduck.language.select.request import SelectRequest
 from dpduck.language.text.dialect import MAX_CHARACTERS, PrivateDuckDB
 from dpduck.mechanisms.forecast import Forecast
+from dpduck.mechanisms.other_prices import times_left
 from dpduck.mechanisms.registry import explain_question
 from dpduck.store.cursors import Caller
 from dpduck.store.releases import ReleaseStore
@@ -33,7 +34,7 @@ COLUMNS = (
     ("number", "INTEGER"), ("statement", "VARCHAR"), ("table_name", "VARCHAR"), ("epsilon", "DOUBLE"),
     ("rho", "DOUBLE"), ("delta", "DOUBLE"), ("worst_stderr", "DOUBLE"), ("cells", "BIGINT"), ("measure", "VARCHAR"),
     ("remaining", "DOUBLE"), ("fits", "BOOLEAN"), ("note", "VARCHAR"), ("remaining_percent", "DOUBLE"),
-    ("price", "VARCHAR"),
+    ("price", "VARCHAR"), ("times_left", "BIGINT"),
 )  # fmt: skip
 
 
@@ -134,6 +135,7 @@ def _price_steps(steps: Sequence[BatchStep], ledger: Ledger, caller: Caller) -> 
             number, short[:MOST_SHOWN] + (" .." if len(short) > MOST_SHOWN else ""), table, cost.epsilon, cost.rho,
             cost.delta, step.chosen.stderr, step.chosen.cells, measure, max(left, ZERO), fits, note,
             _per_cent(left, whole), None if free else price_words(price, unit, run, ledger, caller),
+            None if free else times_left(step.request, price, ledger, caller),
         ])  # fmt: skip
     for unit, (granted, asked) in together.items():
         measure, left, whole = amount_left(unit, granted, None, ledger, caller)
@@ -141,7 +143,7 @@ def _price_steps(steps: Sequence[BatchStep], ledger: Ledger, caller: Caller) -> 
         note = "nothing was charged" if fits else "not all of it fits: what does not is refused, and costs nothing"
         rows.append([
             None, "in all", unit, total.epsilon, total.rho, total.delta, None, None, measure, max(left, ZERO), fits,
-            note, _per_cent(left, whole), price_together(asked, unit, ledger, caller)[1],
+            note, _per_cent(left, whole), price_together(asked, unit, ledger, caller)[1], None,
         ])  # fmt: skip
     return rows
 

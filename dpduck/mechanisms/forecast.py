@@ -21,7 +21,8 @@ from dpduck.values.privacy import Budget
 EXPLAINED = (
     ("strategy", "VARCHAR"), ("chosen", "BOOLEAN"), ("total_variance", "DOUBLE"), ("worst_stderr", "DOUBLE"),
     ("epsilon", "DOUBLE"), ("delta", "DOUBLE"), ("rho", "DOUBLE"), ("cells", "BIGINT"), ("groups", "BIGINT"),
-    ("note", "VARCHAR"), ("price", "VARCHAR"), ("seconds", "DOUBLE"),
+    ("note", "VARCHAR"), ("price", "VARCHAR"), ("seconds", "DOUBLE"), ("times_left", "BIGINT"),
+    ("other_prices", "VARCHAR"),
 )  # fmt: skip
 """Columns of every dp_explain. The columns of a mechanism follow them."""
 
@@ -38,6 +39,7 @@ class Forecast:
     - seconds: the expected time of all steps but the counting.
     - further: columns of this mechanism alone, each with a name, a type and a value.
     - epsilon, delta, rho, price: the price in numbers and in words. Mechanisms leave these to charge_price.
+    - times_left, other_prices: how often the price still fits, and half to four times the price, in words.
     """
 
     strategy: str
@@ -53,6 +55,8 @@ class Forecast:
     delta: Fraction | None = None
     rho: Fraction | None = None
     price: str | None = None
+    times_left: int | None = None
+    other_prices: str | None = None
 
     def with_notes(self, *notes: str) -> Forecast:
         """Returns the forecast with more notes at its end."""
@@ -97,7 +101,7 @@ def explain_sql(forecasts: Sequence[Forecast]) -> str:
         note = "; ".join(filter(None, way.notes))
         rows.append([
             way.strategy, way.chosen, way.total_variance, way.stderr, way.epsilon, way.delta, way.rho, way.cells,
-            way.groups, note, way.price, way.seconds, *map(own.get, further),
+            way.groups, note, way.price, way.seconds, way.times_left, way.other_prices, *map(own.get, further),
         ])  # fmt: skip
     return rows_sql((*EXPLAINED, *further.items()), rows)
 

@@ -47,7 +47,7 @@ class Audit(Protocol):
         self, principal: str | None, event: str, statement: str = "", *,
         charged: int | None = None, why: str = "", page: bool = False,
     ) -> None:  # fmt: skip
-        """Logs an event: connected, disconnected, turned away, asked, answered, charged or refused.
+        """Logs an event: connected, disconnected, turned away, asked, answered, charged, warned or refused.
 
         charged: the ledger entry. page: whether the page itself sent the statement, and nobody typed it. The event
         "asked" comes before any charge. If it cannot be written, StoreError is raised and nothing is charged.

@@ -291,6 +291,8 @@ class Gate:
         reply = self._vault.ask(principal.name, call.action, call.argument, self._limits.release_seconds, ceiling)
         if reply.charged is not None:
             charged.append(reply.charged)
+        if reply.warning:
+            self._audit.note(principal.name, "warned", charged=reply.charged, why=reply.warning)
         if reply.key is None:
             raise VaultRefusal(reply.refused or UNEXPECTED)
         if not self._public.has_answer(reply.key):

@@ -31,6 +31,7 @@ from dpduck.server.vault import ReleasedRows, Reply
 from dpduck.store.attaching import STORE_NAME, not_opened
 from dpduck.store.cursors import Ceiling
 from dpduck.store.releases import BEFORE_STORING
+from dpduck.store.spending import warn_of_entry
 from dpduck.store.store_files import store_files
 from dpduck.values.errors import DpduckError, InternalError, Refusal, StoreError
 from dpduck.values.quoting import quote_identifier
@@ -128,7 +129,8 @@ class LocalVault:
             self._charging.principal = None
             self._give_place_back(principal)
             self._give_room_back(principal)
-        return Reply(self._remember_sql(principal, answer.sql), answer.entry)
+        warning = "" if answer.entry is None else warn_of_entry(self._database.ledger, answer.entry)
+        return Reply(self._remember_sql(principal, answer.sql), answer.entry, warning=warning)
 
     def _remember_sql(self, principal: str, sql: str) -> str:
         key = hmac.new(self._key, f"{principal}\n{sql}".encode(), hashlib.sha256).hexdigest()[:40]

@@ -12,11 +12,15 @@ from dpduck.store.cursors import Ceiling
 
 @dataclass(frozen=True)
 class Reply:
-    """Outcome of a question. key: the key of the answer's rows. charged: the ledger entry. refused: the reason."""
+    """Outcome of a question. key: for reading the answer's rows. charged: a ledger entry. refused: the reason.
+
+    warning: for the owner's log alone, about a budget that is nearly spent after the charge.
+    """
 
     key: str | None
     charged: int | None = None
     refused: str | None = None
+    warning: str = ""
 
 
 @dataclass(frozen=True)

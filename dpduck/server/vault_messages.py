@@ -33,4 +33,4 @@ def rows_from(message: Message, table: pa.Table | None) -> ReleasedRows:
 
 def reply_from(message: Message) -> Reply:
     """Returns a Reply from its message."""
-    return Reply(message["key"], message["charged"], message["refused"])
+    return Reply(message["key"], message["charged"], message["refused"], message["warning"])

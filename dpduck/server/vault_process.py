@@ -156,7 +156,8 @@ def _answer_message(vault: Vault, message: Message) -> bytes:
     try:
         if operation == "ask":
             reply = vault.ask(*given)
-            return pack({"id": number, "key": reply.key, "charged": reply.charged, "refused": reply.refused})
+            told = {"key": reply.key, "charged": reply.charged, "refused": reply.refused, "warning": reply.warning}
+            return pack({"id": number, **told})
         if operation == "views":
             return pack({"id": number, "views": vault.views()})
         if operation == "well":

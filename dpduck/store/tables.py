@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from dpduck.kernel.ledger.entries import LedgerEntry
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.language.rows.facts import Policy
 from dpduck.store.cursors import Caller
+from dpduck.store.spending import SpendingRate, last_day, warn_of
 from dpduck.values.accounting import epsilon_of
 from dpduck.values.domain import Domain, RangeDomain
 from dpduck.values.per_cent import describe_price
@@ -61,14 +62,22 @@ def status(text: str) -> str:
     return rows_sql([("status", "VARCHAR")], [[text]])
 
 
-def budgets(policies: Sequence[Policy], dropped: Sequence[Policy], ledger: Ledger, caller: Caller) -> str:
+def budgets(
+    policies: Sequence[Policy],
+    dropped: Sequence[Policy],
+    ledger: Ledger,
+    caller: Caller,
+    rates: Mapping[str, SpendingRate],
+    now: datetime,
+) -> str:
     """Renders dp_budget: a line per table and measure. Dropped policies have lines if their unit has spent something.
 
     A principal with a share sees the share, its own spending, and its rest, which is at most what the budget has left.
     declared: the budget as its owner wrote it. epsilon_left: for a budget that adds up rho, the largest epsilon that a
     statement may still ask for at the budget's own delta. A table has its full name if another one has the same last
     name. period: only for units by periods. Such a unit has a line for each period with spending, one for all other
-    periods, and one for LIFETIME.
+    periods, and one for LIFETIME. per_day, lasts_until: the rate of the last 30 days, and the day on which it uses up
+    the rest, for units without periods. A principal's rate is of their own charges.
     """
     rows: list[list[Value]] = []
     alike = Counter(fold(policy.table.table) for policy in (*policies, *dropped))
@@ -85,13 +94,24 @@ def budgets(policies: Sequence[Policy], dropped: Sequence[Policy], ledger: Ledge
                     left if measure == "epsilon" else _epsilon_left(account.budget, left) if measure == "rho" else None
                 )
                 declared = _declaration(account.budget)
-                rows.append([name, measure, total, own, left, caller.share, declared, most, state, account.period])
+                per_day = None if policy.unit.period is not None else _per_day(rates, policy.unit.key, measure)
+                until = None if per_day is None else last_day(left, per_day, now)
+                rows.append([
+                    name, measure, total, own, left, caller.share, declared, most, state, account.period, per_day,
+                    until, warn_of(own, total),
+                ])  # fmt: skip
     columns = [
         ("table_name", "VARCHAR"), ("measure", "VARCHAR"), ("budget", "DOUBLE"), ("spent", "DOUBLE"),
         ("remaining", "DOUBLE"), ("share", "DOUBLE"), ("declared", "VARCHAR"), ("epsilon_left", "DOUBLE"),
-        ("policy", "VARCHAR"), ("period", "VARCHAR"),
+        ("policy", "VARCHAR"), ("period", "VARCHAR"), ("per_day", "DOUBLE"), ("lasts_until", "DATE"),
+        ("warning", "VARCHAR"),
     ]  # fmt: skip
     return rows_sql(columns, rows)
+
+
+def _per_day(rates: Mapping[str, SpendingRate], unit_key: str, measure: str) -> float:
+    rate = rates.get(unit_key)
+    return 0.0 if rate is None else float(f"{rate.of(measure):.6g}")
 
 
 @dataclass(frozen=True)

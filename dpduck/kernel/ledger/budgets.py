@@ -162,6 +162,43 @@ def require_room(owner: str, budget: Budget | None, spent: Charge, charge: Charg
     _require_sum("epsilon", owner, budget.epsilon, spent.epsilon, charge.epsilon)
 
 
+@dataclass(frozen=True)
+class Limit:
+    """A budget, or a part of one, with the sum that was charged to it. name: for messages.
+
+    person: whether it is a LIFETIME, which adds up what charges cost a person with rows in each of their periods.
+    """
+
+    name: str
+    budget: Budget | None
+    spent: Charge
+    person: bool = False
+
+    def require_room(self, charge: Charge, periods: Periods | None) -> None:
+        """Refuses a charge beyond what is left, or one without a proven bound for a person under a LIFETIME."""
+        require_room(self.name, self.budget, self.spent, self._cost(charge, periods))
+
+    def times(self, charge: Charge, periods: Periods | None) -> int:
+        """Returns how often a charge fits into what is left. If it fits n times, `require_room` passes n times."""
+        cost, budget, spent = self._cost(charge, periods), self.budget, self.spent
+        if budget is None:
+            return 0
+        sums: tuple[tuple[Fraction, Fraction, Fraction], ...]
+        if budget.rho is not None:
+            sums = ((budget.rho, spent.rho, cost.rho), (budget.delta_keys, spent.delta, cost.delta))
+        elif cost.epsilon is None or cost.delta or spent.epsilon is None or budget.epsilon is None:
+            return 0
+        else:
+            sums = ((budget.epsilon, spent.epsilon, cost.epsilon),)
+        return min(max(0, (whole - used) // amount) for whole, used, amount in sums if amount)
+
+    def _cost(self, charge: Charge, periods: Periods | None) -> Charge:
+        if not self.person or periods is None:
+            return charge
+        require_proven(charge, periods)
+        return for_person(charge, periods.count)
+
+
 def share_of(budget: Budget | None, allotment: Fraction) -> Budget | None:
     """Returns the part of a budget that one principal may spend."""
     if not isinstance(allotment, Fraction) or not 0 < allotment <= 1:

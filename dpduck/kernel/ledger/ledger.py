@@ -13,14 +13,12 @@ from fractions import Fraction
 from pathlib import Path
 
 from dpduck.kernel.ledger.budgets import (
-    for_person,
+    Limit,
     name_of_change,
     require_budget,
     require_change,
     require_charge,
     require_named,
-    require_proven,
-    require_room,
     share_of,
 )
 from dpduck.kernel.ledger.chain import LedgerChain
@@ -38,7 +36,7 @@ from dpduck.kernel.ledger.secrets import (
 )
 from dpduck.kernel.ledger.table import LedgerTable, Note, OpenCursor
 from dpduck.kernel.ledger.witness import Witness
-from dpduck.values.errors import InternalError, StoreError
+from dpduck.values.errors import BudgetRefusal, InternalError, StoreError
 from dpduck.values.periods import Periods, charge_key
 from dpduck.values.privacy import NOTHING, Budget, Charge
 
@@ -243,26 +241,51 @@ class Ledger:
         with self._lock:
             self._chain.verify()
 
+    def times_left(
+        self,
+        unit_key: str,
+        charge: Charge,
+        principal: str,
+        *,
+        allotment: Fraction | None = None,
+        periods: Periods | None = None,
+    ) -> int:
+        """Returns how often this charge still fits. If it fits n times, that many charges go through, and no more."""
+        require_charge(charge)
+        with self._lock:
+            self._chain.read_on()
+            limits = self._limits(unit_key, principal, allotment, periods)
+        try:
+            return min(limit.times(charge, periods) for limit in limits)
+        except BudgetRefusal:  # no bound is proven for LIFETIME
+            return 0
+
     def _require_room(
         self, unit_key: str, charge: Charge, principal: str | None, allotment: Fraction | None, periods: Periods | None
     ) -> None:
-        """Refuses a charge beyond the budget or a principal's share, in any of its periods, or beyond a LIFETIME."""
+        for limit in self._limits(unit_key, principal, allotment, periods):
+            limit.require_room(charge, periods)
+
+    def _limits(
+        self, unit_key: str, principal: str | None, allotment: Fraction | None, periods: Periods | None
+    ) -> list[Limit]:
+        """Lists what bounds a charge: the budget and a principal's share, in any of its periods, and each LIFETIME."""
         require_named(unit_key, periods)
         state = self._chain.state
         budget, owner = state.budgets.get(unit_key), f"budget of {unit_key}"
-        limits: list[tuple[str, Budget | None, str | None]] = [(owner, budget, None)]
+        parts: list[tuple[str, Budget | None, str | None]] = [(owner, budget, None)]
         if allotment is not None:
             if principal is None:
                 raise InternalError("an allotment belongs to a principal")
-            limits.append((f"share of {principal} in the {owner}", share_of(budget, allotment), principal))
-        for name, limit, payer in limits:
-            lifetime = None if limit is None or periods is None else limit.lifetime
-            if lifetime is not None and periods is not None:
-                require_proven(charge, periods)
-            require_room(name, limit, state.of(unit_key, payer, periods), charge)
-            if lifetime is not None and periods is not None:
-                spent, added = state.of_person(unit_key, payer), for_person(charge, periods.count)
-                require_room(f"LIFETIME in the {name}", lifetime, spent, added)
+            parts.append((f"share of {principal} in the {owner}", share_of(budget, allotment), principal))
+        limits = []
+        for name, part, payer in parts:
+            limits.append(Limit(name, part, state.of(unit_key, payer, periods)))
+            lifetime = None if part is None or periods is None else part.lifetime
+            if lifetime is not None:
+                spent = state.of_person(unit_key, payer)
+                limits.append(Limit(f"LIFETIME in the {name}", lifetime, spent, person=True))
+        return limits
 
 
 def _still_begun(begun: Begun, entry_id: int) -> int:

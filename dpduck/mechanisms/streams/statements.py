@@ -20,6 +20,7 @@ from dpduck.language.statements.kinds import STREAM, CreatePrivate, DropPrivate,
 from dpduck.language.statements.parse import parse_statement
 from dpduck.mechanisms.certificate import plan_text
 from dpduck.mechanisms.forecast import charge_price, explain_sql
+from dpduck.mechanisms.other_prices import times_left
 from dpduck.mechanisms.parts import DatabaseParts
 from dpduck.mechanisms.prices import in_both_forms, price_of_view
 from dpduck.mechanisms.published_facts import notes_of
@@ -116,7 +117,10 @@ class Streams:
         chosen, *others = explain_stream(stream, ranked)
         forecasts = [chosen.with_notes(scope_of(stream)), *others]
         budget = self.parts.ledger.budget(request.rows.unit_key)
-        return explain_sql(charge_price(forecasts, request, asks_of(stream, ranked[0]), budget, caller.share))
+        priced = charge_price(forecasts, request, asks_of(stream, ranked[0]), budget, caller.share)
+        charge = compute_charge(request.price.charge, asks_of(stream, ranked[0]), request.price.least_rho)
+        left = times_left(request, charge, self.parts.ledger, caller)
+        return explain_sql([replace(way, times_left=left) if way.chosen else way for way in priced])
 
     def list_streams(self, caller: Caller) -> str:
         rows: list[list[Value]] = []

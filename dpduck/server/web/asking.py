@@ -75,12 +75,16 @@ class PageStatement:
 
 @dataclass(frozen=True)
 class Priced:
-    """Statement with its price and errors. plan: its row of dp_plan, None without a price. note: dp_explain's note."""
+    """Statement with its price and errors. plan: its row of dp_plan, None without a price.
+
+    note, other_prices: of dp_explain.
+    """
 
     statement: str
     plan: Mapping[str, Any] | None = None
     errors: PageAnswer | None = None
     note: str = ""
+    other_prices: str = ""
 
 
 @dataclass(frozen=True)
@@ -192,10 +196,12 @@ class Desk:
         if priced.plan is None:
             return priced
         statement, quoted = priced.statement, quote_text(priced.statement)
-        explained = self.try_ask(f"SELECT note FROM dp_explain({quoted}) WHERE chosen")
-        note = str(explained.rows[0][0] or "") if explained and explained.rows else ""
+        explained = self.try_ask(f"SELECT note, other_prices FROM dp_explain({quoted}) WHERE chosen")
+        note, others = (
+            map(str, (text or "" for text in explained.rows[0])) if explained and explained.rows else ("", "")
+        )
         errors = self.try_ask(f"{_ERROR_COLUMNS} FROM dp_errors({quoted})") if _WITH_ERRORS.match(statement) else None
-        return Priced(statement, priced.plan, errors, note)
+        return Priced(statement, priced.plan, errors, note, others)
 
     def charges(self) -> int:
         answer = self.ask("SELECT count(*) FROM dp_ledger()")

@@ -199,6 +199,11 @@ def render_price(quote: Priced, several: bool) -> list[Html]:
         parts.append(
             element("p", named, " " if several else None, element("strong", price(quote.plan)), left, class_="price")
         )
+        if quote.plan["times_left"] is not None:
+            parts.append(element("p", _times_left(int(quote.plan["times_left"]))))
+        if quote.other_prices:
+            rows = [line.split(": ", 1) for line in quote.other_prices.split("; ")]
+            parts.append(table(("at", "part of your budget, and how often it fits"), rows, "The same at other prices"))
         worst = quote.plan["worst_stderr"]
         if worst is not None:
             two = ERRORS_SHOWN * float(worst)
@@ -211,6 +216,17 @@ def render_price(quote: Priced, several: bool) -> list[Html]:
     if quote.note:
         parts.append(element("p", quote.note[:1].upper() + quote.note[1:], ".", class_="note"))
     return parts
+
+
+def _times_left(times: int) -> str:
+    """Says how often a price can still be paid.
+
+    >>> _times_left(0), _times_left(1), _times_left(1200)
+    ('Your budget has no room for it.', 'You can ask this once more.', 'You can ask this 1,200 times more.')
+    """
+    if not times:
+        return "Your budget has no room for it."
+    return f"You can ask this {'once' if times == 1 else f'{times:,} times'} more."
 
 
 def total(row: Mapping[str, Any]) -> Html:
@@ -290,7 +306,11 @@ def budgets(rows: Sequence[Mapping[str, Any]]) -> Html:
         bar = element("meter", min="0", max=budget, value=spent, aria_label=f"spent of {name}")
         whose = "your share" if row.get("share") is not None else "the budget"
         words = element("span", f"{percent(spent / budget if budget else 0.0)} of {whose} is spent")
-        parts = (element("strong", name), words, bar, element("span", said, class_="help"))
+        until = (
+            f"; at the rate of the last 30 days it lasts until {row['lasts_until']}" if row.get("lasts_until") else ""
+        )
+        warning = element("strong", "Nearly spent.", class_="warning") if row.get("warning") else None
+        parts = (element("strong", name), warning, words, bar, element("span", said + until, class_="help"))
         listed.append(element("li", [part for fragment in parts for part in (fragment, " ")]))
     return element("ul", listed, class_="budgets") if listed else element("p", "No table has a budget for you.")
 
