@@ -12,12 +12,13 @@ from dpduck.commands import DATABASE, FORMAT, STORE
 from dpduck.commands.errors import one_line_errors
 from dpduck.commands.names_of_tables import require_policies
 from dpduck.store.store_files import store_files
-from dpduck.values.errors import StoreError
+from dpduck.values.errors import Refusal, StoreError
+from dpduck.values.per_cent import in_per_cent
 
 if TYPE_CHECKING:
     from dpduck.server.principals import PrincipalBook
 
-COLUMNS = ("name", "share", "tables", "until")
+COLUMNS = ("name", "share", "tables", "until", "project")
 """Printed facts about each principal."""
 
 
@@ -33,9 +34,11 @@ def principal() -> None:
 @click.option("--share", help="Of each budget: 0.5, 1/3 or 25%.")
 @click.option("--tables", help="The private tables to ask about, as in visits,claims; all of them if not given.")
 @click.option("--until", help="The token's last day, as in 2027-01-31; no end if not given.")
+@click.option("--project", help="A project, with a share that its members spend together.")
 def add(
-    database: Path, name: str, store: Path | None, share: str | None, tables: str | None, until: str | None
-) -> None:
+    database: Path, name: str, store: Path | None, share: str | None, tables: str | None, until: str | None,
+    project: str | None,
+) -> None:  # fmt: skip
     """Add a principal and print the token, once: only its hash is kept."""
     from dpduck.server.principals import parse_share, parse_until  # noqa: PLC0415
 
@@ -43,7 +46,31 @@ def add(
         named = None if tables is None else [table.strip() for table in tables.split(",") if table.strip()]
         require_policies(store_files(database, store).store, named or [])
         part, end = None if share is None else parse_share(share), None if until is None else parse_until(until)
-        click.echo(_book(database, store).add(name, part, named, end))
+        click.echo(_book(database, store).add(name, part, named, end, project))
+
+
+@principal.command()
+@DATABASE
+@click.argument("name", required=False)
+@STORE
+@click.option("--share", help="Of each budget, for all members together: 0.5, 1/3 or 25%.")
+def project(database: Path, name: str | None, store: Path | None, share: str | None) -> None:
+    """Make a project, or change its share. Its members spend the share together. Without NAME, print all projects.
+
+    Members are added with: dpduck principal add DATABASE NAME --project PROJECT
+    """
+    from dpduck.server.principals import parse_share  # noqa: PLC0415
+
+    with one_line_errors():
+        book = _book(database, store)
+        if name is not None:
+            if share is None:
+                raise Refusal("a project has a share", accepted=f"dpduck principal project .. {name[:80]} --share 30%")
+            book.put_project(name, parse_share(share))
+        for entry in book.projects():
+            if name is None or entry.name.lower() == name.lower():
+                members = ", ".join(entry.members) or "no members yet"
+                click.echo(f"{entry.name}: {in_per_cent(entry.share, up=False)} of each budget; {members}")
 
 
 @principal.command(name="list")
@@ -60,7 +87,7 @@ def list_principals(database: Path, store: Path | None, shape: str) -> None:
             share = None if entry.share is None else str(entry.share)
             tables = None if entry.tables is None else list(entry.tables)
             until = None if entry.until is None else entry.until.isoformat()
-            rows.append((entry.name, share, tables, until))
+            rows.append((entry.name, share, tables, until, entry.project))
         if not rows:
             return
         if shape == "box":
@@ -76,8 +103,10 @@ def _print_box(rows: Sequence[tuple[object, ...]]) -> None:
     from dpduck.commands.printing import print_box  # noqa: PLC0415
 
     with duckdb.connect() as con:
-        con.execute("CREATE TABLE principals (name VARCHAR, share VARCHAR, tables VARCHAR[], until VARCHAR)")
-        con.executemany("INSERT INTO principals VALUES (?, ?, ?, ?)", rows)
+        con.execute(
+            "CREATE TABLE principals (name VARCHAR, share VARCHAR, tables VARCHAR[], until VARCHAR, project VARCHAR)"
+        )
+        con.executemany("INSERT INTO principals VALUES (?, ?, ?, ?, ?)", rows)
         print_box(con.sql("FROM principals"))
 
 

@@ -52,6 +52,7 @@ class Bill:
     """Entry for the ledger: the budget, the price, the principal who spends it, and the purpose.
 
     allotment: share of the unit's budget that this principal may spend in all. None: the budget is the only limit.
+    project: the project of this principal, with a share of its own. None: the principal belongs to none.
     periods: for a unit by periods, the periods of the rows that are read.
     """
 
@@ -63,6 +64,7 @@ class Bill:
     mechanism: str
     allotment: Fraction | None = None
     periods: Periods | None = None
+    project: str | None = None
 
     @property
     def ledger_key(self) -> str:
@@ -181,7 +183,7 @@ def open_door(
             steps("before the charge")
             entry = ledger.charge(
                 bill.unit_key, bill.table, bill.charge, bill.principal, bill.statement, bill.mechanism,
-                allotment=bill.allotment, note=note, periods=bill.periods,
+                allotment=bill.allotment, project=bill.project, note=note, periods=bill.periods,
             )  # fmt: skip
         else:
             steps(PAID)
@@ -237,8 +239,9 @@ def _require_room(asks: Sequence[Ask[Any]], bill: Bill, ledger: Ledger, paid: in
         _require_same_bill(ledger, bill, asks, paid)
         return
     ledger.check(
-        bill.unit_key, bill.charge, principal=bill.principal, allotment=bill.allotment, periods=bill.periods, anew=False
-    )
+        bill.unit_key, bill.charge, principal=bill.principal, allotment=bill.allotment, project=bill.project,
+        periods=bill.periods, anew=False,
+    )  # fmt: skip
 
 
 def require_units(cursor: duckdb.DuckDBPyConnection, jobs: Sequence[CountingJob], unit_key: str, store: str) -> None:

@@ -12,7 +12,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
 from dpduck.kernel.door import compute_charge
-from dpduck.kernel.ledger.budgets import PeriodSums, for_person, share_of
+from dpduck.kernel.ledger.budgets import Payer, PeriodSums, for_person, share_of
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.price import Ask
 from dpduck.language.select.request import SelectRequest
@@ -183,10 +183,18 @@ def amount_left(
         return "epsilon", Fraction(-1), ZERO
     share = Fraction(1) if caller.share is None else caller.share
     own = None if caller.share is None else caller.name
-    both = ((None, Fraction(1)), (own, share))
-    amounts = [_of(budget, _after(unit, plan, within, ledger, who), 1 - part) for who, part in both]
+    parts: list[tuple[Payer, Fraction]] = [(None, Fraction(1)), (own, share)]
+    if caller.project is not None:
+        project = ledger.project(caller.project)
+        parts.append(((*project.members,), project.share))
+    amounts = []
+    for who, part in parts:
+        spent = _after(unit, plan, within, ledger, who)
+        if who is None:
+            spent = add_charges(spent, ledger.reserved(unit, caller.name))
+        amounts.append(_of(budget, spent, 1 - part))
     if budget.lifetime is not None:
-        for who, part in both:
+        for who, part in parts:
             person = (for_person(price, run.count) for run, price in plan if run is not None)
             spent = reduce(add_charges, person, ledger.spent_of_person(unit, who))
             amounts.append(_of(budget.lifetime, spent, 1 - part))
@@ -198,11 +206,11 @@ def _after(
     plan: Sequence[tuple[Periods | None, Charge]],
     within: Periods | None,
     ledger: Ledger,
-    principal: str | None,
+    payer: Payer,
 ) -> Charge:
     if word_of(unit) is None:
-        return reduce(add_charges, (price for _, price in plan), ledger.spent(unit, principal))
-    sums = PeriodSums(dict(ledger.spent_by_run(unit, principal)))
+        return reduce(add_charges, (price for _, price in plan), ledger.spent(unit, payer))
+    sums = PeriodSums(dict(ledger.spent_by_run(unit, payer)))
     for run, price in plan:
         if run is not None:
             sums.add(run, price)

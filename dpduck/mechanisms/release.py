@@ -147,7 +147,10 @@ class Releaser:
         caller.take_room(header.most_rows, header.request.question.characters)
         place = self._place_of(rows)
         periods = None if rows.periods is None else rows.periods.periods
-        bill = Bill(rows.unit_key, table, charge, caller.name, statement, header.mechanism, caller.share, periods)
+        bill = Bill(
+            rows.unit_key, table, charge, caller.name, statement, header.mechanism, caller.share, periods,
+            caller.project,
+        )  # fmt: skip
         rehearse_asks(asks, rows.shapes, self._answered, self._workers)
         if paid is not None and not 0 < self._ledger.times_begun(paid) < MOST_TIMES:
             self._note_failed(digest, paid)

@@ -11,7 +11,7 @@ import duckdb
 from dpduck.engines.tables import EngineTables
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.language.rows.facts import Policy
-from dpduck.language.statements.kinds import AlterPolicy, CreatePolicy, DropPolicy, OwnerStatement
+from dpduck.language.statements.kinds import AlterPolicy, CreatePolicy, DropPolicy, OwnerStatement, ReserveBudget
 from dpduck.owner.policies import ANEW, OwnerDesk
 from dpduck.store.catalog import Catalog
 from dpduck.store.cursors import Caller, OpenCursor
@@ -89,4 +89,4 @@ class OwnerChanges:
 def _happens_once(statement: OwnerStatement) -> bool:
     if isinstance(statement, AlterPolicy):
         return statement.new_epoch or statement.drop_domain is not None or statement.drop_clamp is not None
-    return isinstance(statement, DropPolicy)
+    return isinstance(statement, DropPolicy | ReserveBudget)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from dpduck.engines.tables import EngineTables
 from dpduck.kernel.ledger.budgets import require_change
 from dpduck.kernel.ledger.ledger import Ledger
+from dpduck.kernel.ledger.shares import Reservation
 from dpduck.language.rows.facts import CatalogColumn, Policy
 from dpduck.language.rows.relation import comparable, require_key, require_plain_unit
 from dpduck.language.statements.kinds import (
@@ -17,6 +18,7 @@ from dpduck.language.statements.kinds import (
     OwnerStatement,
     PolicyClauses,
     PreparePolicy,
+    ReserveBudget,
     UnitClause,
 )
 from dpduck.language.text.names import TableName, require_plain_names
@@ -37,6 +39,7 @@ from dpduck.store.policies import PolicyStore
 from dpduck.store.prepared import PreparedTables
 from dpduck.store.terms import same_answers
 from dpduck.values.errors import Refusal
+from dpduck.values.per_cent import in_per_cent
 from dpduck.values.periods import Period
 from dpduck.values.privacy import PrivacyUnit, Reference
 from dpduck.values.quoting import fold, quote_text
@@ -78,6 +81,8 @@ class OwnerDesk:
                 before = self.policies.before_last(table) or before  # DuckDB carries a statement out twice
             same = before is not None and after is not None and same_answers(before, after)
             return done + (KEPT if same else ANEW) + prepared
+        if isinstance(statement, ReserveBudget):
+            return self._reserve(statement)
         if isinstance(statement, PreparePolicy):
             if statement.undo:
                 named = [self.prepared.find(table) or self._table(table) for table in statement.tables]
@@ -177,6 +182,19 @@ class OwnerDesk:
             budget = self.ledger.budget(policy.unit.key)
             policy = replace(policy, budget=budget_of(statement.changes, policy.unit, budget))
         return (self._apply_clauses(policy, statement.changes, columns),)
+
+    def _reserve(self, statement: ReserveBudget) -> str:
+        """Makes or releases a reservation. Projects and principals are not checked: they may be added later."""
+        policy = self.policies.require_policy(self._table(statement.table))
+        unit, table, payer = policy.unit.key, str(policy.table), statement.payer
+        if statement.share is None:
+            self.ledger.release_reservation(unit, table, payer, self.principal)
+            return f"the reservation for {payer} is released; what it did not spend is everybody's again"
+        reservation = Reservation(payer, statement.share, statement.until)
+        self.ledger.reserve(unit, table, reservation, self.principal)
+        until = "it is released" if statement.until is None else f"the end of {statement.until.date()}, in UTC"
+        part = in_per_cent(statement.share, up=False)
+        return f"{part} of the budget of {unit} is reserved for {payer} until {until}: nobody else can spend it"
 
     def _drop(self, statement: DropPolicy) -> str:
         table = self.catalog.resolve(statement.table)

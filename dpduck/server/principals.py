@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpduck.kernel.ledger.secrets import Secrets, SecretsFile
+from dpduck.kernel.ledger.shares import Project, change_project, read_projects
 from dpduck.values.errors import PermissionRefusal, Refusal, StoreError
 from dpduck.values.records import as_object, read_record
 
@@ -34,6 +35,7 @@ class Principal:
     """Holder of a token. share: the fraction of each budget that it may use, None for all. tables: None for all tables.
 
     token_hash: hexadecimal SHA-256 of the token. until: the last moment at which the token is valid, None for no end.
+    project: the project, the members of which share a part of each budget, None for none.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Principal:
     tables: tuple[str, ...] | None
     token_hash: str
     until: datetime | None = None
+    project: str | None = None
 
     def in_force(self, now: datetime | None = None) -> bool:
         return self.until is None or (now or datetime.now(UTC)) <= self.until
@@ -49,7 +52,7 @@ class Principal:
     def caller(self) -> Caller:
         from dpduck.store.cursors import Caller  # noqa: PLC0415 - whoever lists principals needs no database
 
-        return Caller(self.name, owner=False, share=self.share, tables=self.tables)
+        return Caller(self.name, owner=False, share=self.share, tables=self.tables, project=self.project)
 
 
 Changed = Callable[[tuple[Principal, ...]], tuple[Principal, ...]]
@@ -67,22 +70,43 @@ class PrincipalBook:
         share: Fraction | None = None,
         tables: Sequence[str] | None = None,
         until: datetime | None = None,
+        project: str | None = None,
     ) -> str:
-        """Adds a principal. Returns the token, which is not stored and cannot be shown again."""
+        """Adds a principal, to a project if one is named. Returns the token, which is not stored."""
         if not _NAME.fullmatch(name) or name.lower() in _RESERVED:
             raise Refusal(
                 f"{name[:80]!r} is no name for a principal", accepted="a letter, then letters, digits, '_', '.' and '-'"
             )
-        if share is not None and not 0 < share <= 1:
-            raise Refusal("a share is a part of the budget", accepted="more than 0 and at most 1, such as 0.5")
+        if share is not None:
+            _require_share(share)
+        if any(name.lower() == other.name.lower() for other in self.projects()):
+            raise Refusal(f"there is a project {name!r}", accepted="another name")
+        if project is not None:
+            _without(self.all(), name, missing=False)
+            change_project(self._kept, project, None, name)  # before the token: no member asks without its project
         token = f"dpduck_{secrets.token_urlsafe(_TOKEN_BYTES)}"
-        added = Principal(name, share, None if tables is None else tuple(tables), hash_token(token), until)
+        added = Principal(name, share, None if tables is None else tuple(tables), hash_token(token), until, project)
         self._change(lambda present: (*_without(present, name, missing=False), added))
         return token
 
     def revoke(self, name: str) -> None:
         """Removes a principal with its token. Earlier charges to its name stay."""
         self._change(lambda present: _without(present, name, missing=True))
+
+    def put_project(self, name: str, share: Fraction) -> None:
+        """Makes a project, or changes its share. What its members spent stays spent."""
+        _require_share(share)
+        if not _NAME.fullmatch(name) or name.lower() in _RESERVED:
+            raise Refusal(
+                f"{name[:80]!r} is no name for a project", accepted="a letter, then letters, digits, '_', '.' and '-'"
+            )
+        if any(principal.name.lower() == name.lower() for principal in self.all()):
+            raise Refusal(f"there is a principal {name!r}", accepted="another name")
+        same = next((project.name for project in self.projects() if project.name.lower() == name.lower()), name)
+        change_project(self._kept, same, share)
+
+    def projects(self) -> tuple[Project, ...]:
+        return read_projects(self._kept)
 
     def all(self) -> tuple[Principal, ...]:
         return _parse_principals(self._kept.get(RECORD))
@@ -110,6 +134,11 @@ class PrincipalBook:
             after = json.dumps(change(_parse_principals(before)), default=as_object).encode()
             if self._kept.replace(RECORD, before, after):
                 return
+
+
+def _require_share(share: Fraction) -> None:
+    if not 0 < share <= 1:
+        raise Refusal("a share is a part of the budget", accepted="more than 0 and at most 1, such as 0.5")
 
 
 def hash_token(token: str) -> str:

@@ -195,6 +195,7 @@ class Caller:
     most_characters: most characters in the texts of one new table, in memory, None for no limit.
     charged: receives the ledger entry that pays for a release, as soon as it exists.
     ceiling: the largest price of a new release, as dp_plan showed epsilon, rho and delta. None means no limit.
+    project: name of the caller's project, the members of which share a part of the budget. None for no project.
     """
 
     name: str
@@ -205,6 +206,7 @@ class Caller:
     most_characters: int | None = field(default=None, compare=False)
     charged: Callable[[int], None] | None = field(default=None, compare=False)
     ceiling: Ceiling | None = field(default=None, compare=False)
+    project: str | None = None
 
     def require_tables(self, tables: Iterable[object]) -> None:
         for table in tables:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpduck.kernel.ledger.budgets import for_person, share_of
+from dpduck.kernel.ledger.budgets import Payer, for_person, share_of
 from dpduck.kernel.ledger.entries import LedgerEntry
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.language.rows.facts import Policy
@@ -17,7 +17,7 @@ from dpduck.store.cursors import Caller
 from dpduck.store.spending import SpendingRate, last_day, warn_of
 from dpduck.values.accounting import epsilon_of
 from dpduck.values.domain import Domain, RangeDomain
-from dpduck.values.per_cent import describe_price
+from dpduck.values.per_cent import describe_price, in_per_cent
 from dpduck.values.periods import each, format_run, last_number, split_key
 from dpduck.values.privacy import NOTHING, Budget, Charge
 from dpduck.values.quoting import fold, quote_identifier, quote_text
@@ -77,19 +77,23 @@ def budgets(
     statement may still ask for at the budget's own delta. A table has its full name if another one has the same last
     name. period: only for units by periods. Such a unit has a line for each period with spending, one for all other
     periods, and one for LIFETIME. per_day, lasts_until: the rate of the last 30 days, and the day on which it uses up
-    the rest, for units without periods. A principal's rate is of their own charges.
+    the rest, for units without periods. A principal's rate is of their own charges. project: of the principal. What
+    its members spent lowers the rest. reserved, reserved_for: what others may still spend of reservations, for the
+    owner alone.
     """
     rows: list[list[Value]] = []
     alike = Counter(fold(policy.table.table) for policy in (*policies, *dropped))
+    project = None if caller.project is None else ledger.project(caller.project)
+    part, members = (Fraction(1), ()) if project is None else (project.share, project.members)
     for policy, state in [*((entry, "in force") for entry in policies), *((entry, "dropped") for entry in dropped)]:
         spent = ledger.spent(policy.unit.key)
         if state == "dropped" and not (spent.rho or spent.delta):
             continue
         name = policy.table.table if alike[fold(policy.table.table)] == 1 else str(policy.table)
-        for account in _accounts(policy, ledger, caller):
-            for measure, whole, used, own in _measures(account.budget, account.spent, account.mine):
+        for account in _accounts(policy, ledger, caller, members):
+            for measure, whole, used, own, team, kept in _measures(account):
                 total = whole if caller.share is None else whole * caller.share
-                left = max(Fraction(0), min(whole - used, total - own))
+                left = max(Fraction(0), min(whole - used - kept, total - own, whole * part - team))
                 most = (
                     left if measure == "epsilon" else _epsilon_left(account.budget, left) if measure == "rho" else None
                 )
@@ -98,15 +102,26 @@ def budgets(
                 until = None if per_day is None else last_day(left, per_day, now)
                 rows.append([
                     name, measure, total, own, left, caller.share, declared, most, state, account.period, per_day,
-                    until, warn_of(own, total),
+                    until, warn_of(own, total), caller.project, kept if caller.owner else None,
+                    _reservations(ledger, policy.unit.key) if caller.owner else None,
                 ])  # fmt: skip
     columns = [
         ("table_name", "VARCHAR"), ("measure", "VARCHAR"), ("budget", "DOUBLE"), ("spent", "DOUBLE"),
         ("remaining", "DOUBLE"), ("share", "DOUBLE"), ("declared", "VARCHAR"), ("epsilon_left", "DOUBLE"),
         ("policy", "VARCHAR"), ("period", "VARCHAR"), ("per_day", "DOUBLE"), ("lasts_until", "DATE"),
-        ("warning", "VARCHAR"),
+        ("warning", "VARCHAR"), ("project", "VARCHAR"), ("reserved", "DOUBLE"), ("reserved_for", "VARCHAR"),
     ]  # fmt: skip
     return rows_sql(columns, rows)
+
+
+def _reservations(ledger: Ledger, unit_key: str) -> str | None:
+    """Lists the reservations of a unit in words, for its owner. None if there are none."""
+    said = []
+    for reservation, unspent in ledger.reservations(unit_key):
+        until = "" if reservation.until is None else f" until {reservation.until.date()}"
+        over = "" if unspent.rho or unspent.epsilon else ", spent"
+        said.append(f"{reservation.payer}: {in_per_cent(reservation.share)}{until}{over}")
+    return "; ".join(said) or None
 
 
 def _per_day(rates: Mapping[str, SpendingRate], unit_key: str, measure: str) -> float:
@@ -116,40 +131,57 @@ def _per_day(rates: Mapping[str, SpendingRate], unit_key: str, measure: str) -> 
 
 @dataclass(frozen=True)
 class _Account:
-    """Budget with the spending of all principals, and of one principal (mine). period: None for all time."""
+    """Budget with the spending of all principals, of one principal (mine), and of the principal's project (team).
+
+    reserved: what others may still spend of their reservations. period: None for all time.
+    """
 
     budget: Budget
     spent: Charge
     mine: Charge
     period: str | None = None
+    team: Charge = NOTHING
+    reserved: Charge = NOTHING
 
 
-def _accounts(policy: Policy, ledger: Ledger, caller: Caller) -> Iterator[_Account]:
-    """Yields a unit's account. A unit by periods has one for each spent period, one for others, one for all."""
+def _accounts(policy: Policy, ledger: Ledger, caller: Caller, team: Payer) -> Iterator[_Account]:
+    """Yields a unit's account. A unit by periods has one for each period with spending, any other, and the lifetime.
+
+    team: the members of the caller's project, () without a project.
+    """
     key, budget, who = policy.unit.key, policy.budget, None if caller.share is None else caller.name
     if policy.unit.period is None:
-        yield _Account(budget, ledger.spent(key), ledger.spent(key, who))
+        reserved = ledger.reserved(key, caller.name)
+        yield _Account(budget, ledger.spent(key), ledger.spent(key, who), None, ledger.spent(key, team), reserved)
         return
     touched = ledger.spent_by_run(key)
     for run, spent in touched:
         for period in each(run) if run.count <= MOST_SHOWN else [run]:
-            yield _Account(budget, spent, spent if who is None else ledger.spent(key, who, period), format_run(period))
+            mine = spent if who is None else ledger.spent(key, who, period)
+            yield _Account(budget, spent, mine, format_run(period), ledger.spent(key, team, period))
     if sum(run.count for run, _ in touched) <= last_number(policy.unit.period.word):
         other = f"any other {policy.unit.period.word.lower()}"
         yield _Account(budget, NOTHING, NOTHING, other)
     if budget.lifetime is not None:
         person = ledger.spent_of_person(key)
         mine = person if who is None else ledger.spent_of_person(key, who)
-        yield _Account(budget.lifetime, person, mine, "LIFETIME")
+        yield _Account(budget.lifetime, person, mine, "LIFETIME", ledger.spent_of_person(key, team))
 
 
-def _measures(budget: Budget, spent: Charge, mine: Charge) -> list[tuple[str, Fraction, Fraction, Fraction]]:
-    """Lists the measures that add up, each with its budget, the spending of all, and of the principal."""
-    none = Fraction(0)
+def _measures(account: _Account) -> list[tuple[str, Fraction, Fraction, Fraction, Fraction, Fraction]]:
+    """Lists the measures that add up: each with its budget, and the amounts of an account in the order of its fields.
+
+    These are the spending of all, of the principal and of the project, and what is reserved.
+    """
+    budget, none = account.budget, Fraction(0)
+    charges = (account.spent, account.mine, account.team, account.reserved)
     if budget.pure:
-        return [("epsilon", budget.epsilon or none, spent.epsilon or none, mine.epsilon or none)]
-    rho = ("rho", budget.rho or none, spent.rho, mine.rho)
-    keys = ("delta", budget.delta_keys, spent.delta, mine.delta)
+        spent, mine, team, reserved = (charge.epsilon or none for charge in charges)
+        return [("epsilon", budget.epsilon or none, spent, mine, team, reserved)]
+    spent, mine, team, reserved = (charge.rho for charge in charges)
+    rho = ("rho", budget.rho or none, spent, mine, team, reserved)
+    spent, mine, team, reserved = (charge.delta for charge in charges)
+    keys = ("delta", budget.delta_keys, spent, mine, team, reserved)
     return [rho, keys] if budget.delta_keys > 0 else [rho]
 
 

@@ -15,16 +15,25 @@ nothing is proven for a person, so LIFETIME refuses it (docs/privacy.md, "Units 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import reduce
 
 from dpduck.kernel.ledger.entries import GENESIS, LedgerRow, budget_of, charge_of
+from dpduck.kernel.ledger.shares import RELEASED, RESERVED, Reservation, read_reservation
 from dpduck.values.accounting import epsilon_of, rho_of, rho_of_pure
 from dpduck.values.errors import BudgetRefusal, InternalError, Refusal
 from dpduck.values.periods import Periods, every, last_number, runs, split_key, word_of
 from dpduck.values.privacy import NOTHING, ZERO, Budget, Charge, add_charges
+
+Payer = str | tuple[str, ...] | None
+"""A principal, several principals together, or None for all."""
+
+Members = Callable[[str], tuple[str, ...]]
+"""Lists the principals of a payer of a reservation: the members of a project, or a principal alone."""
 
 UNBOUNDED = Fraction(1)
 """The delta of a person if nothing is proven. Every budget has a smaller delta."""
@@ -315,6 +324,7 @@ class LedgerState:
         self.spent: dict[str, Charge] = {}
         self.spent_by: dict[tuple[str, str], Charge] = {}
         self.periods: dict[tuple[str, str | None], PeriodSums] = {}
+        self.reserved: dict[str, dict[str, Reservation]] = {}
         self._hashes = bytearray(bytes.fromhex(GENESIS))
 
     def hash_at(self, row_id: int) -> str:
@@ -335,19 +345,52 @@ class LedgerState:
                 self.periods.setdefault((unit_key, payer), PeriodSums()).add(periods, charge)
         if row.budget is not None:
             self.budgets[row.unit_key] = budget_of(row.budget)
+        if row.mechanism in (RESERVED, RELEASED) and charge == NOTHING:
+            self._absorb_reservation(row)
         self._hashes += bytes.fromhex(row.hash)
         self.last_id, self.last_hash, self.charged_last = row.id, row.hash, charge != NOTHING
 
-    def of(self, unit_key: str, principal: str | None = None, within: Periods | None = None) -> Charge:
-        """Returns the sum of a unit's charges, in all or by one principal. For units by periods: PeriodSums.most."""
-        sums = self.periods.get((unit_key, principal))
+    def _absorb_reservation(self, row: LedgerRow) -> None:
+        reservation = read_reservation(row.statement)
+        reserved = self.reserved.setdefault(row.unit_key, {})
+        reserved.pop(reservation.payer, None)
+        if row.mechanism == RESERVED:
+            begun = {name: charge for (unit, name), charge in self.spent_by.items() if unit == row.unit_key}
+            reserved[reservation.payer] = replace(reservation, begun=begun)
+
+    def unspent(self, unit_key: str, members: Members, now: datetime) -> dict[str, Charge]:
+        """Returns the unspent part of each reservation in force, by payer. members: lists a payer's principals."""
+        budget = self.budgets.get(unit_key)
+        parts = {}
+        for payer, reservation in self.reserved.get(unit_key, {}).items():
+            if budget is not None and reservation.in_force(now):
+                spent = {name: self.spent_by.get((unit_key, name), NOTHING) for name in members(payer)}
+                parts[payer] = reservation.unspent(budget, spent)
+        return parts
+
+    def of(self, unit_key: str, payer: Payer = None, within: Periods | None = None) -> Charge:
+        """Returns the sum of a unit's charges, in all or by some principals. For units by periods: PeriodSums.most."""
+        sums = self.sums_by_period(unit_key, payer)
         if sums is not None:
             return sums.most(within)
-        if principal is None:
+        if payer is None:
             return self.spent.get(unit_key, NOTHING)
-        return self.spent_by.get((unit_key, principal), NOTHING)
+        names = payer if isinstance(payer, tuple) else (payer,)
+        return reduce(add_charges, (self.spent_by.get((unit_key, name), NOTHING) for name in names), NOTHING)
 
-    def of_person(self, unit_key: str, principal: str | None = None) -> Charge:
+    def of_person(self, unit_key: str, payer: Payer = None) -> Charge:
         """Returns the cost of all charges of a unit by periods to a person with rows in each of their periods."""
-        sums = self.periods.get((unit_key, principal))
+        sums = self.sums_by_period(unit_key, payer)
         return NOTHING if sums is None else sums.person
+
+    def sums_by_period(self, unit_key: str, payer: Payer) -> PeriodSums | None:
+        """Returns the sums of some principals together, None if they were charged for no period."""
+        if not isinstance(payer, tuple):
+            return self.periods.get((unit_key, payer))
+        parts = [self.periods[unit_key, name] for name in payer if (unit_key, name) in self.periods]
+        together = PeriodSums()
+        for part in parts:
+            for run, charge in part.charges.items():
+                together.charges[run] = add_charges(together.charges.get(run, NOTHING), charge)
+            together.person = add_charges(together.person, part.person)
+        return together if parts else None

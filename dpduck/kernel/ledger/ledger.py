@@ -10,15 +10,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import reduce
 from pathlib import Path
 
 from dpduck.kernel.ledger.budgets import (
     Limit,
+    Payer,
     name_of_change,
     require_budget,
     require_change,
     require_charge,
     require_named,
+    require_room,
     share_of,
 )
 from dpduck.kernel.ledger.chain import LedgerChain
@@ -34,11 +37,20 @@ from dpduck.kernel.ledger.secrets import (
     no_step,
     require_secret,
 )
+from dpduck.kernel.ledger.shares import (
+    RELEASED,
+    RESERVED,
+    Project,
+    Reservation,
+    find_project,
+    now_in_utc,
+    read_projects,
+)
 from dpduck.kernel.ledger.table import LedgerTable, Note, OpenCursor
 from dpduck.kernel.ledger.witness import Witness
-from dpduck.values.errors import BudgetRefusal, InternalError, StoreError
-from dpduck.values.periods import Periods, charge_key
-from dpduck.values.privacy import NOTHING, Budget, Charge
+from dpduck.values.errors import BudgetRefusal, InternalError, Refusal, StoreError
+from dpduck.values.periods import Periods, charge_key, word_of
+from dpduck.values.privacy import NOTHING, Budget, Charge, add_charges
 
 
 class Ledger:
@@ -133,24 +145,24 @@ class Ledger:
             self._chain.read_on()
             return dict(self._chain.state.budgets)
 
-    def spent(self, unit_key: str, principal: str | None = None, within: Periods | None = None) -> Charge:
-        """Returns a unit's spent sum, for periods the largest in `within`. It has no epsilon if a charge has none."""
+    def spent(self, unit_key: str, payer: Payer = None, within: Periods | None = None) -> Charge:
+        """Returns a unit's spent sum, or that of its period with most, in `within`. No epsilon if a charge has none."""
         with self._lock:
             self._chain.read_on()
-            return self._chain.state.of(unit_key, principal, within)
+            return self._chain.state.of(unit_key, payer, within)
 
-    def spent_by_run(self, unit_key: str, principal: str | None = None) -> list[tuple[Periods, Charge]]:
+    def spent_by_run(self, unit_key: str, payer: Payer = None) -> list[tuple[Periods, Charge]]:
         """Lists runs of periods with the same charges, in order, each with its sum. Empty for units without periods."""
         with self._lock:
             self._chain.read_on()
-            sums = self._chain.state.periods.get((unit_key, principal))
+            sums = self._chain.state.sums_by_period(unit_key, payer)
             return [] if sums is None else sums.by_run()
 
-    def spent_of_person(self, unit_key: str, principal: str | None = None) -> Charge:
+    def spent_of_person(self, unit_key: str, payer: Payer = None) -> Charge:
         """Returns the sum that LIFETIME bounds: the cost of a unit's charges to a person with rows in each period."""
         with self._lock:
             self._chain.read_on()
-            return self._chain.state.of_person(unit_key, principal)
+            return self._chain.state.of_person(unit_key, payer)
 
     def check(
         self,
@@ -159,6 +171,7 @@ class Ledger:
         *,
         principal: str | None = None,
         allotment: Fraction | None = None,
+        project: str | None = None,
         periods: Periods | None = None,
         anew: bool = True,
     ) -> None:
@@ -167,21 +180,22 @@ class Ledger:
         with self._lock:
             if anew:
                 self._chain.read_on()
-            self._require_room(unit_key, charge, principal, allotment, periods)
+            self._require_room(unit_key, charge, principal, allotment, project, periods)
 
     def charge(
         self, unit_key: str, table_name: str, charge: Charge, principal: str, statement: str, mechanism: str, *,
-        allotment: Fraction | None = None, note: Note | None = None, periods: Periods | None = None,
+        allotment: Fraction | None = None, project: str | None = None, note: Note | None = None,
+        periods: Periods | None = None,
     ) -> int:  # fmt: skip
         """Records a charge and returns its entry's number. On return it is on disk, inside and outside the store.
 
-        allotment: share of the unit's budget for this principal. note: see LedgerChain.write. periods: run that may be
-        read.
+        allotment: share of the unit's budget for this principal. project: the principal's project, if any. periods: run
+        that may be read. note: see LedgerChain.write.
         """
         require_charge(charge)
 
         def prepare() -> LedgerRow:
-            self._require_room(unit_key, charge, principal, allotment, periods)
+            self._require_room(unit_key, charge, principal, allotment, project, periods)
             key = charge_key(unit_key, periods)
             return self._chain.row(key, table_name, charge, principal, statement, mechanism)
 
@@ -248,39 +262,112 @@ class Ledger:
         principal: str,
         *,
         allotment: Fraction | None = None,
+        project: str | None = None,
         periods: Periods | None = None,
     ) -> int:
         """Returns how often this charge still fits. If it fits n times, that many charges go through, and no more."""
         require_charge(charge)
         with self._lock:
             self._chain.read_on()
-            limits = self._limits(unit_key, principal, allotment, periods)
+            limits = self._limits(unit_key, principal, allotment, project, periods)
         try:
             return min(limit.times(charge, periods) for limit in limits)
         except BudgetRefusal:  # no bound is proven for LIFETIME
             return 0
 
+    def project(self, name: str) -> Project:
+        return find_project(self.secrets, name)
+
+    def reserved(self, unit_key: str, principal: str | None) -> Charge:
+        """Returns the unspent part of all reservations of a unit for others than a principal. None: of all."""
+        with self._lock:
+            self._chain.read_on()
+            return self._reserved(unit_key, principal)
+
+    def reservations(self, unit_key: str) -> list[tuple[Reservation, Charge]]:
+        """Lists the reservations of a unit that are in force, each with its unspent part."""
+        with self._lock:
+            self._chain.read_on()
+            state = self._chain.state
+            unspent = state.unspent(unit_key, self._members, now_in_utc())
+            return [(state.reserved[unit_key][payer], charge) for payer, charge in unspent.items()]
+
+    def reserve(self, unit_key: str, table_name: str, reservation: Reservation, principal: str) -> int:
+        """Records a reservation. Refuses one beyond what is left of the budget beside all other reservations."""
+        if word_of(unit_key) is not None:
+            raise Refusal(
+                f"each period of {unit_key} has a budget of its own, which nobody can spend before the period",
+                accepted="a reservation of the budget of a unit without PER",
+            )
+
+        def prepare() -> LedgerRow:
+            state = self._chain.state
+            budget, owner = state.budgets.get(unit_key), f"budget of {unit_key}"
+            if reservation.payer in state.unspent(unit_key, self._members, now_in_utc()):
+                raise Refusal(f"{reservation.payer} has a reservation already", accepted="RELEASE it first")
+            part = NOTHING if budget is None else reservation.unspent(budget, {})
+            require_room(owner, budget, add_charges(state.of(unit_key), self._reserved(unit_key, None)), part)
+            return self._chain.row(unit_key, table_name, NOTHING, principal, reservation.record(), RESERVED)
+
+        with self._lock:
+            return self._chain.write(prepare)
+
+    def release_reservation(self, unit_key: str, table_name: str, payer: str, principal: str) -> int:
+        """Records the end of a reservation. What is unspent of it is everybody's again."""
+
+        def prepare() -> LedgerRow:
+            reservation = self._chain.state.reserved.get(unit_key, {}).get(payer)
+            if reservation is None:
+                names = ", ".join(self._chain.state.reserved.get(unit_key, {})) or "none yet"
+                raise Refusal(f"{payer[:80]!r} has no reservation", accepted=names)
+            return self._chain.row(unit_key, table_name, NOTHING, principal, reservation.record(), RELEASED)
+
+        with self._lock:
+            return self._chain.write(prepare)
+
+    def _members(self, payer: str) -> tuple[str, ...]:
+        """Lists the principals who may use a reservation: the members of a project of this name, and a principal."""
+        members = (project.members for project in read_projects(self.secrets) if project.name == payer)
+        return (payer, *next(members, ()))
+
+    def _reserved(self, unit_key: str, principal: str | None) -> Charge:
+        unspent = self._chain.state.unspent(unit_key, self._members, now_in_utc())
+        others = (part for payer, part in unspent.items() if principal not in self._members(payer))
+        return reduce(add_charges, others, NOTHING)
+
     def _require_room(
-        self, unit_key: str, charge: Charge, principal: str | None, allotment: Fraction | None, periods: Periods | None
-    ) -> None:
-        for limit in self._limits(unit_key, principal, allotment, periods):
+        self, unit_key: str, charge: Charge, principal: str | None, allotment: Fraction | None, project: str | None,
+        periods: Periods | None,
+    ) -> None:  # fmt: skip
+        for limit in self._limits(unit_key, principal, allotment, project, periods):
             limit.require_room(charge, periods)
 
     def _limits(
-        self, unit_key: str, principal: str | None, allotment: Fraction | None, periods: Periods | None
-    ) -> list[Limit]:
-        """Lists what bounds a charge: the budget and a principal's share, in any of its periods, and each LIFETIME."""
+        self, unit_key: str, principal: str | None, allotment: Fraction | None, project: str | None,
+        periods: Periods | None,
+    ) -> list[Limit]:  # fmt: skip
+        """Lists what bounds a charge, in any of its periods: the budget, the parts of a principal and of its project.
+
+        Each of them may have a LIFETIME beside it. What is reserved for others counts as spent.
+        """
         require_named(unit_key, periods)
         state = self._chain.state
         budget, owner = state.budgets.get(unit_key), f"budget of {unit_key}"
-        parts: list[tuple[str, Budget | None, str | None]] = [(owner, budget, None)]
+        parts: list[tuple[str, Budget | None, Payer]] = [(owner, budget, None)]
         if allotment is not None:
             if principal is None:
                 raise InternalError("an allotment belongs to a principal")
             parts.append((f"share of {principal} in the {owner}", share_of(budget, allotment), principal))
+        if project is not None:
+            team = find_project(self.secrets, project)  # read after the entries: all who charged are in its list
+            members = tuple(dict.fromkeys([*team.members, *([] if principal is None else [principal])]))
+            parts.append((f"share of the project {project} in the {owner}", share_of(budget, team.share), members))
         limits = []
         for name, part, payer in parts:
-            limits.append(Limit(name, part, state.of(unit_key, payer, periods)))
+            spent = state.of(unit_key, payer, periods)
+            if payer is None:
+                spent = add_charges(spent, self._reserved(unit_key, principal))
+            limits.append(Limit(name, part, spent))
             lifetime = None if part is None or periods is None else part.lifetime
             if lifetime is not None:
                 spent = state.of_person(unit_key, payer)

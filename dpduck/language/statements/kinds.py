@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from fractions import Fraction
 
 from sqlglot import exp
@@ -176,7 +177,21 @@ class PreparePolicy:
     position: Position = field(compare=False)
 
 
-OwnerStatement = DeclarePublicTable | CreatePolicy | AlterPolicy | PreparePolicy | DropPolicy
+@dataclass(frozen=True)
+class ReserveBudget:
+    """ALTER PRIVACY POLICY ON table RESERVE share FOR payer [UNTIL 'day'], or RELEASE payer without a share.
+
+    share: a part of the budget. until: the last moment, None for no end.
+    """
+
+    table: TableName
+    payer: str
+    share: Fraction | None
+    until: datetime | None
+    position: Position = field(compare=False)
+
+
+OwnerStatement = DeclarePublicTable | CreatePolicy | AlterPolicy | PreparePolicy | ReserveBudget | DropPolicy
 Statement = (
     OwnerStatement | AskStatement | CreateSynthetic | SampleRelease | CreatePrivate | RefreshPrivate | DropPrivate
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from fractions import Fraction
 
 from sqlglot.tokens import TokenType
@@ -18,6 +19,7 @@ from dpduck.language.statements.kinds import (
     DropPolicy,
     PolicyClauses,
     PreparePolicy,
+    ReserveBudget,
     UnitClause,
 )
 from dpduck.language.text.dialect import TokenReader
@@ -57,7 +59,7 @@ def read_create_policy(reader: TokenReader, replace_existing: bool) -> CreatePol
     return CreatePolicy(table, replace_existing, clauses, position)
 
 
-def read_alter_policy(reader: TokenReader) -> AlterPolicy | PreparePolicy:
+def read_alter_policy(reader: TokenReader) -> AlterPolicy | PreparePolicy | ReserveBudget:
     """Reads the rest of ALTER PRIVACY POLICY."""
     reader.expect_words("ON")
     position, tables = reader.position, reader.comma_separated(reader.table_name)
@@ -71,6 +73,8 @@ def read_alter_policy(reader: TokenReader) -> AlterPolicy | PreparePolicy:
         new_epoch = True
     elif len(tables) > 1:
         raise reader.refuse_token("NEW EPOCH, PREPARE or UNPREPARE, which alone take several tables")
+    elif reader.at_words("RESERVE") or reader.at_words("RELEASE"):
+        return _read_reservation(reader, tables[0], position)
     elif reader.take_words("SET"):
         _refuse_rows_alone(reader, tables[0])
         changes = _read_item(reader, changes)
@@ -81,10 +85,44 @@ def read_alter_policy(reader: TokenReader) -> AlterPolicy | PreparePolicy:
     else:
         raise reader.refuse_token(
             "NEW EPOCH, PREPARE, UNPREPARE, SET and an item (BUDGET, LIFETIME, DOMAIN, CLAMP, PRIVACY UNIT, "
-            "EXPECT ROWS, MAX EPSILON, MIN EPSILON), DROP DOMAIN column, DROP CLAMP column"
+            "EXPECT ROWS, MAX EPSILON, MIN EPSILON), DROP DOMAIN column, DROP CLAMP column, RESERVE share FOR name, "
+            "RELEASE name"
         )
     reader.expect_end()
     return AlterPolicy(tables[0], new_epoch, changes, drop_domain, drop_clamp, tuple(tables[1:]), position)
+
+
+def _read_reservation(reader: TokenReader, table: TableName, position: Position) -> ReserveBudget:
+    """Reads RESERVE share FOR payer [UNTIL 'day'], or RELEASE payer. The day ends the reservation with its end."""
+    share: Fraction | None = None
+    until: datetime | None = None
+    if reader.take_words("RESERVE"):
+        place, share = reader.position, reader.amount("a share of the budget")
+        share = share / 100 if reader.take(TokenType.MOD) else share
+        if share > 1:
+            raise reader.refuse("a share is a part of the budget", "more than 0 and at most 1, or 20 %", place)
+        reader.expect_words("FOR")
+        payer = _read_payer(reader)
+        if reader.take_words("UNTIL"):
+            reader.take_words("DATE")
+            place, text = reader.position, reader.string("a day, as in '2027-01-31'")
+            if not _DATE.fullmatch(text):
+                raise reader.refuse(f"{text[:40]!r} is no day", "a day, as in '2027-01-31'", place)
+            try:
+                day = datetime.strptime(text, "%Y-%m-%d")
+            except ValueError:
+                raise reader.refuse(f"{text[:40]!r} is no day", "a day, as in '2027-01-31'", place) from None
+            until = day.replace(hour=23, minute=59, second=59, tzinfo=UTC)
+    else:
+        reader.expect_words("RELEASE")
+        payer = _read_payer(reader)
+    reader.expect_end()
+    return ReserveBudget(table, payer, share, until, position)
+
+
+def _read_payer(reader: TokenReader) -> str:
+    what = "a principal, a project, or owner"
+    return reader.string(what) if reader.at(TokenType.STRING) else reader.name(what)
 
 
 def _refuse_rows_alone(reader: TokenReader, table: TableName) -> None:

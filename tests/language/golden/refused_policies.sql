@@ -334,11 +334,11 @@ ALTER PRIVACY POLICY ON secrets NEW EPOCH
 
 -- title: altering nothing
 ALTER PRIVACY POLICY ON visits
--- refused: line 1, column 31: the statement ends too early; accepted: NEW EPOCH, PREPARE, UNPREPARE, SET and an item (BUDGET, LIFETIME, DOMAIN, CLAMP, PRIVACY UNIT, EXPECT ROWS, MAX EPSILON, MIN EPSILON), DROP DOMAIN column, DROP CLAMP column
+-- refused: line 1, column 31: the statement ends too early; accepted: NEW EPOCH, PREPARE, UNPREPARE, SET and an item (BUDGET, LIFETIME, DOMAIN, CLAMP, PRIVACY UNIT, EXPECT ROWS, MAX EPSILON, MIN EPSILON), DROP DOMAIN column, DROP CLAMP column, RESERVE share FOR name, RELEASE name
 
 -- title: altering something unknown
 ALTER PRIVACY POLICY ON visits RENAME TO calls
--- refused: line 1, column 32: 'RENAME' is not expected here; accepted: NEW EPOCH, PREPARE, UNPREPARE, SET and an item (BUDGET, LIFETIME, DOMAIN, CLAMP, PRIVACY UNIT, EXPECT ROWS, MAX EPSILON, MIN EPSILON), DROP DOMAIN column, DROP CLAMP column
+-- refused: line 1, column 32: 'RENAME' is not expected here; accepted: NEW EPOCH, PREPARE, UNPREPARE, SET and an item (BUDGET, LIFETIME, DOMAIN, CLAMP, PRIVACY UNIT, EXPECT ROWS, MAX EPSILON, MIN EPSILON), DROP DOMAIN column, DROP CLAMP column, RESERVE share FOR name, RELEASE name
 
 -- title: dropping a domain that is not there
 ALTER PRIVACY POLICY ON visits DROP DOMAIN note
