@@ -44,7 +44,8 @@ TIER_2 = {
 
 TIER_3 = {
     "the ledger": (
-        "kernel/ledger/ledger kernel/ledger/chain kernel/ledger/table kernel/ledger/entries kernel/ledger/budgets"
+        "kernel/ledger/ledger kernel/ledger/chain kernel/ledger/table kernel/ledger/entries kernel/ledger/budgets "
+        "kernel/ledger/shares"
     ),
 }
 """Nothing leaves that was not paid for."""

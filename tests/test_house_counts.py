@@ -50,14 +50,14 @@ RATCHETS = {
     house.STORED_FUNCTIONS: Ratchet(89, slack=10),
     house.STORED_MODULES: Ratchet(20, slack=3),
     # Sizes have a little room, so that a sentence more in a docstring is no failure.
-    house.READING_ALL: Ratchet(15_660, slack=300, room=100),
-    house.READING_LIVE: Ratchet(11_690, slack=300, room=100),
+    house.READING_ALL: Ratchet(15_930, slack=300, room=100),
+    house.READING_LIVE: Ratchet(11_960, slack=300, room=100),
     house.TIER_1_LINES: Ratchet(2_415, slack=100, room=30),
     house.PRODUCT: Ratchet(
         80_760, slack=400, room=100
     ),  # with 5,100 lines of documents, trials, publications and public totals
     house.FUNCTIONS: Ratchet(710, slack=40, room=110),
-    house.MODULES: Ratchet(108, slack=8, room=9),
+    house.MODULES: Ratchet(110, slack=8, room=9),
     house.SWITCHES: Ratchet(863, slack=50, room=180),
     # Words have room up to their aims.
     house.WHAT_IS: Ratchet(1, slack=1, room=4),

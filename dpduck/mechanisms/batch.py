@@ -191,7 +191,7 @@ def amount_left(
     for who, part in parts:
         spent = _after(unit, plan, within, ledger, who)
         if who is None:
-            spent = add_charges(spent, ledger.reserved(unit, caller.name))
+            spent = add_charges(spent, ledger.kept_for_others(unit, caller.name))
         amounts.append(_of(budget, spent, 1 - part))
     if budget.lifetime is not None:
         for who, part in parts:

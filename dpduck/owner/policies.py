@@ -140,7 +140,7 @@ class OwnerDesk:
     def propose(self, statement: AlterPolicy) -> tuple[Policy, ...]:
         """Returns the policies that a statement would put in force. Refuses whatever the statement would refuse."""
         try:
-            policies = self._changed(self._altered_policies(statement))
+            policies = self._without_present(self._altered_policies(statement))
             for policy in policies:
                 self._check_change(policy)
                 budget, key = policy.budget, policy.unit.key
@@ -307,7 +307,7 @@ class OwnerDesk:
         Returns the outcome, and the outcome for prepared tables, which may be empty.
         """
         current = self.policies.policy(policies[0].table)
-        policies = self._changed(policies)
+        policies = self._without_present(policies)
         for policy in policies:
             self._check_change(policy)
         stored = [current] if current is not None and not policies else []
@@ -321,8 +321,8 @@ class OwnerDesk:
         done = [f"the policy of {new.table} is in force (revision {new.revision}, epoch {new.epoch})" for new in stored]
         return "; ".join(done), "".join([*prepared, *there])
 
-    def _changed(self, policies: tuple[Policy, ...]) -> tuple[Policy, ...]:
-        """Returns the policies to put in force. There are none if the only policy is in force already."""
+    def _without_present(self, policies: tuple[Policy, ...]) -> tuple[Policy, ...]:
+        """Returns policies to be put in force. They are none if there is only one, and it is in force already."""
         current = self.policies.policy(policies[0].table)
         same = current is not None and [current] == [replace(new, revision=current.revision) for new in policies]
         return () if same else policies

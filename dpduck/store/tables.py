@@ -32,6 +32,14 @@ SMALLEST_RHO = Fraction(1, 10**12)
 MOST_SHOWN = 400
 """Longest run of periods with a line for each period in dp_budget. A longer run, of equal spending, has one line."""
 
+BUDGETS = (
+    ("table_name", "VARCHAR"), ("measure", "VARCHAR"), ("budget", "DOUBLE"), ("spent", "DOUBLE"),
+    ("remaining", "DOUBLE"), ("share", "DOUBLE"), ("declared", "VARCHAR"), ("epsilon_left", "DOUBLE"),
+    ("policy", "VARCHAR"), ("period", "VARCHAR"), ("per_day", "DOUBLE"), ("lasts_until", "DATE"),
+    ("warning", "VARCHAR"), ("project", "VARCHAR"), ("reserved", "DOUBLE"), ("reserved_for", "VARCHAR"),
+)  # fmt: skip
+"""Columns of dp_budget."""
+
 Value = str | int | float | bool | Fraction | None
 
 
@@ -105,13 +113,7 @@ def budgets(
                     until, warn_of(own, total), caller.project, kept if caller.owner else None,
                     _reservations(ledger, policy.unit.key) if caller.owner else None,
                 ])  # fmt: skip
-    columns = [
-        ("table_name", "VARCHAR"), ("measure", "VARCHAR"), ("budget", "DOUBLE"), ("spent", "DOUBLE"),
-        ("remaining", "DOUBLE"), ("share", "DOUBLE"), ("declared", "VARCHAR"), ("epsilon_left", "DOUBLE"),
-        ("policy", "VARCHAR"), ("period", "VARCHAR"), ("per_day", "DOUBLE"), ("lasts_until", "DATE"),
-        ("warning", "VARCHAR"), ("project", "VARCHAR"), ("reserved", "DOUBLE"), ("reserved_for", "VARCHAR"),
-    ]  # fmt: skip
-    return rows_sql(columns, rows)
+    return rows_sql(BUDGETS, rows)
 
 
 def _reservations(ledger: Ledger, unit_key: str) -> str | None:
@@ -151,7 +153,7 @@ def _accounts(policy: Policy, ledger: Ledger, caller: Caller, team: Payer) -> It
     """
     key, budget, who = policy.unit.key, policy.budget, None if caller.share is None else caller.name
     if policy.unit.period is None:
-        reserved = ledger.reserved(key, caller.name)
+        reserved = ledger.kept_for_others(key, caller.name)
         yield _Account(budget, ledger.spent(key), ledger.spent(key, who), None, ledger.spent(key, team), reserved)
         return
     touched = ledger.spent_by_run(key)

@@ -185,23 +185,23 @@ class Limit:
 
     def require_room(self, charge: Charge, periods: Periods | None) -> None:
         """Refuses a charge beyond what is left, or one without a proven bound for a person under a LIFETIME."""
-        require_room(self.name, self.budget, self.spent, self._cost(charge, periods))
+        require_room(self.name, self.budget, self.spent, self._amounts(charge, periods))
 
     def times(self, charge: Charge, periods: Periods | None) -> int:
         """Returns how often a charge fits into what is left. If it fits n times, `require_room` passes n times."""
-        cost, budget, spent = self._cost(charge, periods), self.budget, self.spent
+        added, budget, spent = self._amounts(charge, periods), self.budget, self.spent
         if budget is None:
             return 0
         sums: tuple[tuple[Fraction, Fraction, Fraction], ...]
         if budget.rho is not None:
-            sums = ((budget.rho, spent.rho, cost.rho), (budget.delta_keys, spent.delta, cost.delta))
-        elif cost.epsilon is None or cost.delta or spent.epsilon is None or budget.epsilon is None:
+            sums = ((budget.rho, spent.rho, added.rho), (budget.delta_keys, spent.delta, added.delta))
+        elif added.epsilon is None or added.delta or spent.epsilon is None or budget.epsilon is None:
             return 0
         else:
-            sums = ((budget.epsilon, spent.epsilon, cost.epsilon),)
+            sums = ((budget.epsilon, spent.epsilon, added.epsilon),)
         return min(max(0, (whole - used) // amount) for whole, used, amount in sums if amount)
 
-    def _cost(self, charge: Charge, periods: Periods | None) -> Charge:
+    def _amounts(self, charge: Charge, periods: Periods | None) -> Charge:
         if not self.person or periods is None:
             return charge
         require_proven(charge, periods)

@@ -278,11 +278,11 @@ class Ledger:
     def project(self, name: str) -> Project:
         return find_project(self.secrets, name)
 
-    def reserved(self, unit_key: str, principal: str | None) -> Charge:
+    def kept_for_others(self, unit_key: str, principal: str | None) -> Charge:
         """Returns the unspent part of all reservations of a unit for others than a principal. None: of all."""
         with self._lock:
             self._chain.read_on()
-            return self._reserved(unit_key, principal)
+            return self._kept_for_others(unit_key, principal)
 
     def reservations(self, unit_key: str) -> list[tuple[Reservation, Charge]]:
         """Lists the reservations of a unit that are in force, each with its unspent part."""
@@ -306,7 +306,7 @@ class Ledger:
             if reservation.payer in state.unspent(unit_key, self._members, now_in_utc()):
                 raise Refusal(f"{reservation.payer} has a reservation already", accepted="RELEASE it first")
             part = NOTHING if budget is None else reservation.unspent(budget, {})
-            require_room(owner, budget, add_charges(state.of(unit_key), self._reserved(unit_key, None)), part)
+            require_room(owner, budget, add_charges(state.of(unit_key), self._kept_for_others(unit_key, None)), part)
             return self._chain.row(unit_key, table_name, NOTHING, principal, reservation.record(), RESERVED)
 
         with self._lock:
@@ -330,7 +330,7 @@ class Ledger:
         members = (project.members for project in read_projects(self.secrets) if project.name == payer)
         return (payer, *next(members, ()))
 
-    def _reserved(self, unit_key: str, principal: str | None) -> Charge:
+    def _kept_for_others(self, unit_key: str, principal: str | None) -> Charge:
         unspent = self._chain.state.unspent(unit_key, self._members, now_in_utc())
         others = (part for payer, part in unspent.items() if principal not in self._members(payer))
         return reduce(add_charges, others, NOTHING)
@@ -366,7 +366,7 @@ class Ledger:
         for name, part, payer in parts:
             spent = state.of(unit_key, payer, periods)
             if payer is None:
-                spent = add_charges(spent, self._reserved(unit_key, principal))
+                spent = add_charges(spent, self._kept_for_others(unit_key, principal))
             limits.append(Limit(name, part, spent))
             lifetime = None if part is None or periods is None else part.lifetime
             if lifetime is not None:

@@ -147,12 +147,12 @@ def test_others_cannot_spend_a_reservation(store_place: Any) -> None:
         assert ledger.times_left(UNIT, Charge.pure(TENTH), who) == 2
     assert ledger.times_left(UNIT, Charge.pure(TENTH), "monthly") == 12
     pay(ledger, "monthly", Fraction(6, 10))
-    assert ledger.reserved(UNIT, "eve").epsilon == Fraction(4, 10)
-    assert ledger.reserved(UNIT, "monthly").epsilon == 0
+    assert ledger.kept_for_others(UNIT, "eve").epsilon == Fraction(4, 10)
+    assert ledger.kept_for_others(UNIT, "monthly").epsilon == 0
     assert ledger.times_left(UNIT, Charge.pure(TENTH), "eve") == 2, "as before: others learn nothing of it"
     pay(ledger, "monthly", Fraction(6, 10))
     assert ledger.times_left(UNIT, Charge.pure(TENTH), "eve") == 0
-    assert ledger.reserved(UNIT, "eve").epsilon == 0
+    assert ledger.kept_for_others(UNIT, "eve").epsilon == 0
     assert ledger.spent(UNIT).epsilon == 3
 
 
@@ -161,14 +161,14 @@ def test_what_was_spent_before_is_not_of_a_reservation(store_place: Any) -> None
     ledger = store_place.begin(charges=0)
     pay(ledger, "monthly", Fraction(1))
     ledger.reserve(UNIT, "visits", Reservation("monthly", Fraction(1, 3)), "owner")
-    assert ledger.reserved(UNIT, None).epsilon == 1
+    assert ledger.kept_for_others(UNIT, None).epsilon == 1
     pay(ledger, "monthly", Fraction(1, 2))
     ledger.release_reservation(UNIT, "visits", "monthly", "owner")
-    assert ledger.reserved(UNIT, None).epsilon == 0
+    assert ledger.kept_for_others(UNIT, None).epsilon == 0
     ledger.reserve(UNIT, "visits", Reservation("monthly", Fraction(1, 3)), "owner")
-    assert ledger.reserved(UNIT, None).epsilon == 1
+    assert ledger.kept_for_others(UNIT, None).epsilon == 1
     reopened = store_place.open()
-    assert reopened.reserved(UNIT, None).epsilon == 1, "as read from the store"
+    assert reopened.kept_for_others(UNIT, None).epsilon == 1, "as read from the store"
     assert [(one.payer, one.share) for one, _ in reopened.reservations(UNIT)] == [("monthly", Fraction(1, 3))]
     reopened.verify()
 
@@ -293,7 +293,7 @@ def test_reservations_race_for_the_budget(store_place: Any) -> None:
         for number in range(12)
     ]
     made = race([*makers, *[lambda: pay(ledger, "eve", Fraction(3, 10))] * 4], attempts=1)
-    reserved = ledger.reserved(UNIT, None).epsilon
+    reserved = ledger.kept_for_others(UNIT, None).epsilon
     assert reserved is not None
     assert reserved + spent_by(ledger, "eve") <= 3 and made <= 10
     assert len(ledger.reservations(UNIT)) * Fraction(3, 10) == reserved
