@@ -129,6 +129,8 @@ def check_plan_a_budget(page: Typed) -> None:
         ("answer", "charged again", 0.1, "5 % of your budget (epsilon = 0.1)"),
         ("in all", "charged again", 0.1, "5 % of your budget (epsilon = 0.1)"),
     ]
+    assert page.answer("reserved_for") == [(1.5, 0.4, "monthly: 20 % until 2099-12-31")]
+    assert page.rows("SELECT reserved FROM dp_budget()") == [(0.0,)], "it was released"
     assert page.rows("SELECT max_rows, revision FROM dp_policies()") == [(4, 1)]
 
 

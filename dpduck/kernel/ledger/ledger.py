@@ -21,6 +21,7 @@ from dpduck.kernel.ledger.budgets import (
     require_change,
     require_charge,
     require_named,
+    require_proven,
     require_room,
     share_of,
 )
@@ -339,7 +340,10 @@ class Ledger:
         self, unit_key: str, charge: Charge, principal: str | None, allotment: Fraction | None, project: str | None,
         periods: Periods | None,
     ) -> None:  # fmt: skip
-        for limit in self._limits(unit_key, principal, allotment, project, periods):
+        limits = self._limits(unit_key, principal, allotment, project, periods)
+        if periods is not None and any(limit.person for limit in limits):
+            require_proven(charge, periods)
+        for limit in limits:
             limit.require_room(charge, periods)
 
     def _limits(
