@@ -69,7 +69,7 @@ class Foresight:
         """Returns half to four times a price in words. quick: whether other prices of the request may be planned."""
         budget = self.ledger.budget(request.rows.unit_key)
 
-        def planned(other: SelectRequest) -> Charge | None:
+        def charge_of(other: SelectRequest) -> Charge | None:
             price = other.price
             if price.charge.epsilon is None or (budget is not None and budget.pure):
                 return price.charge  # the budget adds up what the statement says
@@ -81,7 +81,7 @@ class Foresight:
             return None
 
         policy = self.policies.now().policies.get(request.rows.table.sql)
-        return other_prices(request, charge, planned, policy, self.ledger, caller)
+        return other_prices(request, charge, charge_of, policy, self.ledger, caller)
 
     def errors(self, question: Any) -> str:
         explanation = explain_question(question)

@@ -70,27 +70,27 @@ def other_prices(
         price = price_at(request.price, factor)
         if price is None:
             return None
-        refused = "" if factor == 1 or policy is None else _refused(price, policy)
+        refused = "" if factor == 1 or policy is None else _limit_text(price, policy)
         if refused:
-            lines.append(f"{_stated(price)}: {refused}")
+            lines.append(f"{_price_text(price)}: {refused}")
             continue
         cost = charge if factor == 1 else planned(replace(request, price=price))
         whole = measured(mine, in_epsilon=is_in_epsilon(charge, mine))
         if cost is None or not whole:
             return None
         part = in_per_cent(measured(cost, in_epsilon=is_in_epsilon(charge, mine)) / whole)
-        lines.append(f"{_stated(price)}: {part}, {_times(times_left(request, cost, ledger, caller))}")
+        lines.append(f"{_price_text(price)}: {part}, {_times(times_left(request, cost, ledger, caller))}")
     return "; ".join(lines)
 
 
-def _stated(price: Price) -> str:
+def _price_text(price: Price) -> str:
     """Writes a price as a statement would: its epsilon, or its rho."""
     if price.stated_epsilon is not None:
         return f"epsilon = {float(price.stated_epsilon):g}"
     return f"rho = {float(price.charge.rho):.4g}"
 
 
-def _refused(price: Price, policy: Policy) -> str:
+def _limit_text(price: Price, policy: Policy) -> str:
     """Says which limit of a policy refuses a price. '' for none."""
     most, epsilon, rho = most_rho(policy), price.stated_epsilon, price.charge.rho
     above = policy.max_epsilon is not None and (epsilon or 0) > policy.max_epsilon

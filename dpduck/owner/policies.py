@@ -140,7 +140,7 @@ class OwnerDesk:
     def propose(self, statement: AlterPolicy) -> tuple[Policy, ...]:
         """Returns the policies that a statement would put in force. Refuses whatever the statement would refuse."""
         try:
-            policies = self._without_present(self._altered_policies(statement))
+            policies = self._without_present(self._policies_after(statement))
             for policy in policies:
                 self._check_change(policy)
                 budget, key = policy.budget, policy.unit.key
@@ -152,11 +152,11 @@ class OwnerDesk:
         return policies
 
     def _alter(self, statement: AlterPolicy) -> tuple[str, str]:
-        done, prepared = self._put_in_force(*self._altered_policies(statement))
+        done, prepared = self._put_in_force(*self._policies_after(statement))
         table = self._table(statement.table)
         return done + notes(statement.changes, self.catalog.columns(table), table), prepared
 
-    def _altered_policies(self, statement: AlterPolicy) -> tuple[Policy, ...]:
+    def _policies_after(self, statement: AlterPolicy) -> tuple[Policy, ...]:
         table = self._table(statement.table)
         policy = self.policies.require_policy(table)
         if statement.new_epoch:
