@@ -18,9 +18,10 @@ from dpduck.commands.trial import require_criteria
 from dpduck.database.connection import connect, verify_store
 from dpduck.database.functions import database_of
 from dpduck.kernel.ledger.secrets import Steps, no_step
-from dpduck.publication.folder import Publication, build_folder, is_complete
+from dpduck.publication.folder import Publication, build_folder, is_complete, require_place
 from dpduck.publication.plan import PlanStep, read_plan
-from dpduck.publication.prices import require_room
+from dpduck.publication.prices import require_names, require_room
+from dpduck.publish.postgres import is_postgres
 from dpduck.publish.publish import publish
 from dpduck.publish.report import ReportFacts, require_pictures
 from dpduck.server.owner import require_not_served
@@ -53,16 +54,19 @@ def release_plan(
         require_pictures()
         text = _read(plan)
         planned = read_plan(text)
-        views = tuple(dict.fromkeys(step.name for step in planned))
-        publication = Publication(text, views, settings.title, settings.contact, settings.criteria is not None)
+        folder = folder.resolve()
+        if settings.postgresql and not is_postgres(settings.postgresql):
+            raise Refusal("--postgresql takes an address", accepted="postgresql://user@host:port/database")
         with connect(database, store) as connection:
-            if not _pay(connection, planned, settings, steps):
+            if not _pay(connection, planned, folder, settings, steps):
                 return False
-            released = _released(connection, views)
+            released = _released(connection, list(dict.fromkeys(fold(step.name) for step in planned)))
             report = ReportFacts(*(
                 connection.sql(f"FROM {function}()").to_arrow_table().to_pylist()
                 for function in ("dp_policies", "dp_budget", "dp_ledger")
             ))  # fmt: skip
+        views = tuple(str(row[0]) for row in released)  # as their statements spell them
+        publication = Publication(text, views, settings.title, settings.contact, settings.criteria is not None)
         if is_complete(folder, publication, released):
             click.echo(f"{folder} has this release; nothing was charged or changed")
         else:
@@ -83,20 +87,30 @@ def _read(plan: Path) -> str:
 
 
 def _pay(
-    connection: duckdb.DuckDBPyConnection, planned: Sequence[PlanStep], settings: ReleaseSettings, steps: Steps,
+    connection: duckdb.DuckDBPyConnection, planned: Sequence[PlanStep], folder: Path, settings: ReleaseSettings,
+    steps: Steps,
 ) -> bool:  # fmt: skip
-    """Tries, prices and runs the statements. Returns False if this ends before anything is charged."""
-    new = [step for step in planned if step.has_price and not _is_paid(connection, step)]
+    """Tries, prices and runs the statements. Returns False if this ends before anything is charged.
+
+    A statement that has made its table is not run again, so that no later policy gives it a second price.
+    """
+    there = _statements_of_views(connection)
+    numbered = {number: step for number, step in enumerate(planned, 1) if there.get(fold(step.name)) != step.text}
+    unpaid = {number: step for number, step in numbered.items() if step.has_price}
+    new = list(unpaid.values())
+    require_place(folder, anew=bool(new))
     if new:
-        if settings.criteria is not None and not require_criteria(
-            connection, [step.text for step in new], settings.criteria, settings.runs
-        ):
-            click.echo("nothing was charged: a criterion is not met", err=True)
-            return False
-        steps("tried")
         loaded = database_of(connection)
         if loaded is None:
             raise StoreError("dpduck is not loaded; accepted: a database with a store")
+        require_names(loaded, list(numbered.values()), there)
+        if settings.criteria is not None and not require_criteria(
+            connection, {number: step.text for number, step in unpaid.items()}, settings.criteria, settings.runs,
+            len(planned),
+        ):  # fmt: skip
+            click.echo("nothing was charged: a criterion is not met", err=True)
+            return False
+        steps("tried")
         require_room(loaded, new)
         for step in new:
             click.echo(f"{step.name}: {_price(connection, step)}")
@@ -104,15 +118,16 @@ def _pay(
             click.echo("nothing was charged", err=True)
             return False
         steps("confirmed")
-    for number, step in enumerate(planned, 1):
+    for number, step in numbered.items():
         connection.execute("FROM dp($1)", [step.text]).fetchall()
         steps(f"statement {number} is answered")
     return True
 
 
-def _is_paid(connection: duckdb.DuckDBPyConnection, step: PlanStep) -> bool:
+def _statements_of_views(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """Returns the statement that made each view."""
     rows = connection.execute("SELECT name, statement FROM dp_releases() WHERE kind = 'view'").fetchall()
-    return any((fold(name), text.strip()) == (fold(step.name), step.text) for name, text in rows)
+    return {fold(name): text.strip() for name, text in rows}
 
 
 def _price(connection: duckdb.DuckDBPyConnection, step: PlanStep) -> str:

@@ -7,7 +7,7 @@ nothing is stored.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -57,13 +57,13 @@ def print_trial(database: Path, store: Path | None, statements: Path, settings: 
     """Tries the statements of a file and prints the figures. Returns whether every criterion is met."""
     met = True
     with one_line_errors():
-        criteria = [] if settings.criteria is None else read_criteria(settings.criteria)
+        listed = split_statements(_read_statements(statements))
+        criteria = [] if settings.criteria is None else read_criteria(settings.criteria, len(listed))
         if settings.suggesting and not criteria:
             raise Refusal("a suggestion needs criteria to meet", accepted="--criteria criteria.toml --suggest")
         prices = [None] if settings.epsilons is None else [*map(read_epsilon, settings.epsilons.split(","))]
         if settings.picture is not None:
             require_pictures()
-        listed = split_statements(_read_statements(statements))
         require_not_served(store_files(database, store))
         click.secho(WARNING, fg="yellow", err=True)
         with connect(database, store) as connection:
@@ -87,15 +87,18 @@ def print_trial(database: Path, store: Path | None, statements: Path, settings: 
 
 
 def require_criteria(
-    connection: duckdb.DuckDBPyConnection, statements: Sequence[str], criteria: Path, runs: int
+    connection: duckdb.DuckDBPyConnection, statements: Mapping[int, str], criteria: Path, runs: int, most: int
 ) -> bool:
-    """Tries statements and prints whether they meet the criteria of a file. Returns whether they do."""
-    loaded, listed = database_of(connection), read_criteria(criteria)
+    """Tries statements and prints whether they meet the criteria of a file. Returns whether they do.
+
+    statements: by their numbers in a plan. most: the number of statements of the plan.
+    """
+    loaded, listed = database_of(connection), read_criteria(criteria, most)
     if loaded is None:
         raise StoreError("dpduck is not loaded; accepted: a database with a store")
     rows = [
         (number, trial)
-        for number, text in enumerate(statements, 1)
+        for number, text in statements.items()
         if (own := [item for item in listed if item.statement in (None, number)])
         for trial in loaded.trials.run(text, runs, [None], OWNER, own)
     ]

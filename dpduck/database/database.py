@@ -394,9 +394,18 @@ class Database:
         return replace(read, analysis=replace(read.analysis, request=before))
 
     def _is_paid(self, request: SelectRequest) -> bool:
+        return self.is_charged(request.digest())
+
+    def is_charged(self, digest: str) -> bool:
         """Tells whether a request was ever charged, even if it failed or was not answered."""
-        asked = self._releases.find_outcome(request.digest())
+        asked = self._releases.find_outcome(digest)
         return (asked.release, asked.failed, asked.unanswered) != (None, None, None)
+
+    def require_name(self, name: str, *, replaces: bool) -> None:
+        """Refuses a name that a new private view, table or stream of the owner may not get."""
+        from dpduck.database.functions import OWNER  # noqa: PLC0415
+
+        self._views.is_made(name, replaces, "", OWNER, "")
 
     def _analyse_under_terms(
         self, statement: AskStatement, text: str, box: Sandbox, caller: Caller, earlier: Analysed | None

@@ -1,17 +1,23 @@
 """Check of a folder that dpduck release made: `python check.py` in the folder. It needs only Python.
 
-1. Each file is there and unchanged, by its SHA-256 in manifest.json, and no other file is there.
+1. Each file is there and unchanged, by its SHA-256 in manifest.json, and nothing else is there.
 2. The certificates hold, by certificates/check.py.
 
 Whoever changes a file can change manifest.json, too. So compare the last line with the one that the owner published.
+They can change this file, too. A copy from elsewhere takes the folder as an argument: python check.py FOLDER.
 """
 
 from __future__ import annotations
 
+import sys
+
+if __name__ == "__main__" and not sys.flags.isolated:
+    del sys.path[0]  # the folder that is checked: a json.py in it would run in place of Python's own
+
 import hashlib
 import json
+import os
 import runpy
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,15 +44,33 @@ def errors_of(folder: Path) -> Iterator[str]:
     if not known:
         yield f"{MANIFEST} is not of the format {FORMAT!r}"
         return
-    found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-    found.pop(MANIFEST)
+    parents = {parent.as_posix() for name in listed for parent in Path(name).parents}
+    found = {path.relative_to(folder).as_posix(): path for path in entries_of(folder)}
+    found = {name: path for name, path in found.items() if _is_file(path) or name not in parents}
+    if not _is_file(found.pop(MANIFEST)):
+        yield f"{MANIFEST} is a link"
     for name in sorted({*listed, *found}):
         if name not in found:
-            yield f"{name} is missing"
+            yield f"{shown(name)} is missing"
         elif name not in listed:
-            yield f"{name} is not of this release"
-        elif found[name].is_symlink() or (name not in edited and sha256(found[name]) != listed[name]):
-            yield f"{name} was changed"
+            yield f"{shown(name)} is not of this release"
+        elif not _is_file(found[name]) or (name not in edited and sha256(found[name]) != listed[name]):
+            yield f"{shown(name)} was changed"
+
+
+def entries_of(folder: Path) -> Iterator[Path]:
+    """Yields everything in a folder, without following links."""
+    for place, folders, files in os.walk(folder):
+        yield from (Path(place, name) for name in (*folders, *files))
+
+
+def shown(name: str) -> str:
+    """Returns a file's name for a message. A name with line breaks or other controls is escaped."""
+    return name if name.isprintable() else ascii(name)
+
+
+def _is_file(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
 
 
 def certificate_errors(bundle: Path) -> Iterator[str]:

@@ -1,14 +1,17 @@
 """The folder of a publication: data in several forms, certificates, documents, and a manifest with hashes.
 
 A folder is built beside its place, and moved there at once when it is whole. So a process that is killed leaves no half
-folder.
+folder. The directory beside it is locked while a process builds in it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -24,12 +27,14 @@ from dpduck.documents.record import record_text
 from dpduck.kernel.ledger.secrets import Steps
 from dpduck.publication import check_folder
 from dpduck.publication.check_folder import CHECKER, FORMAT, MANIFEST, errors_of, sha256
-from dpduck.publish.directories import replace_directory
 from dpduck.publish.publish import certify, publish
 from dpduck.publish.published_views import open_store
 from dpduck.publish.report import ReportFacts, write_report
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import quote_text
+
+BUILDING = ".dpduck_release"
+"""Name of a file that marks the directory in which a folder is built."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ def is_complete(folder: Path, publication: Publication, released: Sequence[tuple
 
     released: the name, moment and ledger entry of each view.
     """
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+    if is_vacant(folder):
         return False
     errors = list(errors_of(folder))
     if errors:
@@ -62,16 +67,31 @@ def is_complete(folder: Path, publication: Publication, released: Sequence[tuple
     return True
 
 
+def is_vacant(folder: Path) -> bool:
+    """Tells whether a folder is empty, or is not there yet."""
+    return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+
+
+def require_place(folder: Path, *, anew: bool) -> None:
+    """Refuses a folder in which a release cannot be put. anew: whether a table is released anew, so none is there."""
+    if not is_vacant(folder):
+        if anew:
+            raise Refusal(f"{folder} has another release, or other files", accepted="another folder")
+        return
+    parent = next(place for place in folder.parents if place.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise Refusal(f"nothing can be written to {parent}", accepted="a folder in another place")
+    _require_own(_room_of(folder))
+
+
 def build_folder(
     folder: Path, store: Path, entries: int, report: ReportFacts, publication: Publication,
     released: Sequence[tuple[object, ...]], steps: Steps,
 ) -> None:  # fmt: skip
     """Builds a folder and moves it to its place. entries: the number of verified entries of the store's ledger."""
-    unfinished = folder.with_name(f".{folder.name}.unfinished")
-    rmtree(unfinished, ignore_errors=True)  # of a process that was killed
-    documents = unfinished / "documents"
-    documents.mkdir(parents=True)
-    try:
+    with _open_unfinished(folder) as unfinished:
+        documents = unfinished / "documents"
+        documents.mkdir(parents=True)
         (unfinished / "plan.sql").write_text(publication.plan, "utf-8")
         publish(store, unfinished / "data" / "views.duckdb", views=publication.views)
         steps("views.duckdb is written")
@@ -90,9 +110,49 @@ def build_folder(
         (unfinished / CHECKER).write_text(Path(check_folder.__file__).read_text("utf-8"), "utf-8")
         _write_manifest(unfinished, edited, _source(publication, released))
         steps("the manifest is written")
-        replace_directory(unfinished, folder)
+        try:
+            unfinished.replace(folder)  # a directory with files is never replaced
+        except OSError:
+            raise Refusal(f"{folder} is no longer empty", accepted="the same command with another folder") from None
+
+
+@contextmanager
+def _open_unfinished(folder: Path) -> Iterator[Path]:
+    """Yields the place beside a folder in which it is built, for one process at a time. Nothing is there yet."""
+    room = _room_of(folder)
+    _require_own(room)
+    room.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(room / BUILDING, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    try:
+        _lock(descriptor, folder)
+        rmtree(room / "folder", ignore_errors=True)  # of a process that was killed
+        try:
+            yield room / "folder"
+        finally:
+            rmtree(room, ignore_errors=True)
     finally:
-        rmtree(unfinished, ignore_errors=True)
+        os.close(descriptor)
+
+
+def _room_of(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.unfinished")
+
+
+def _require_own(room: Path) -> None:
+    """Refuses a directory that dpduck release did not make."""
+    if not is_vacant(room) and not (room / BUILDING).is_file():
+        raise Refusal(f"{room} is there, and something else made it", accepted="another folder")
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    """Locks an open marker. Refuses a marker that another process has locked, or has removed meanwhile."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        alone = os.fstat(descriptor).st_nlink > 0
+    except OSError:
+        alone = False
+    if not alone:
+        raise Refusal(f"another process is making {folder}", accepted="the same command when it has ended")
 
 
 def _write_csv(data: Path, views: Sequence[str]) -> None:

@@ -9,36 +9,53 @@ from dpduck.language.statements.parse import parse_statement
 from dpduck.language.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.mechanisms.batch import split_statements
 from dpduck.values.errors import Refusal
+from dpduck.values.quoting import fold
 
 ACCEPTED = "CREATE PRIVATE VIEW, TABLE or STREAM name .., and REFRESH PRIVATE STREAM name"
 
 
 @dataclass(frozen=True)
 class PlanStep:
-    """One statement of a plan. name: the table that it makes or refreshes. has_price: whether it can be charged."""
+    """One statement of a plan. name: the table that it makes or refreshes. has_price: whether it can be charged.
+
+    makes: whether it makes the table. replaces: whether the table may exist before.
+    reads: the release or stream that must exist before, "" for none.
+    """
 
     text: str
     name: str
     has_price: bool
+    makes: bool = True
+    replaces: bool = False
+    reads: str = ""
 
 
 def read_plan(text: str) -> list[PlanStep]:
-    """Reads the statements of a plan. Refuses statements that publish nothing under a name."""
-    steps = []
+    """Reads the statements of a plan. Refuses statements that publish nothing under a name, and names made twice."""
+    steps, made = list[PlanStep](), set[str]()
     for number, statement in enumerate(split_statements(text), 1):
         try:
-            steps.append(_step(statement))
+            step = _step(statement)
+            if step.makes and fold(step.name) in made:
+                raise Refusal(f"{step.name!r} is made twice", accepted="another name, or a plan of its own")
         except Refusal as error:
             raise type(error)(f"statement {number}: {error.what}", accepted=error.accepted) from None
+        steps.append(step)
+        made |= {fold(step.name)} if step.makes else set()
     return steps
 
 
 def _step(text: str) -> PlanStep:
     statement = parse_statement(text)
     if isinstance(statement, AskStatement) and statement.view is not None:
-        return PlanStep(text, statement.view, True)
-    if isinstance(statement, CreateSynthetic) or (isinstance(statement, CreatePrivate) and statement.kind == STREAM):
+        return PlanStep(text, statement.view, True, replaces=statement.replace)
+    if isinstance(statement, CreateSynthetic):
+        return PlanStep(text, statement.name, True, replaces=statement.replace)
+    if isinstance(statement, CreatePrivate) and statement.kind == STREAM:
         return PlanStep(text, statement.name, True)
-    if isinstance(statement, SampleRelease) or (isinstance(statement, RefreshPrivate) and statement.kind == STREAM):
-        return PlanStep(text, statement.name, False)
+    if isinstance(statement, SampleRelease):
+        reads = "" if statement.columns else statement.source.table
+        return PlanStep(text, statement.name, False, replaces=statement.replace, reads=reads)
+    if isinstance(statement, RefreshPrivate) and statement.kind == STREAM:
+        return PlanStep(text, statement.name, False, makes=False, reads=statement.name)
     raise Refusal("a plan publishes tables under names", accepted=ACCEPTED)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -13,38 +13,62 @@ from dpduck.kernel.door import compute_charge
 from dpduck.kernel.price import Ask
 from dpduck.language.statements.kinds import STREAM, CreatePrivate
 from dpduck.language.statements.parse import parse_statement
+from dpduck.language.statements.synthetic import CreateSynthetic
 from dpduck.mechanisms.registry import mechanism_of
 from dpduck.mechanisms.streams.measurements import asks_of
 from dpduck.mechanisms.streams.strategies import plans
 from dpduck.publication.plan import PlanStep
+from dpduck.values.errors import Refusal
 from dpduck.values.periods import Periods
 from dpduck.values.privacy import Charge, add_charges
+from dpduck.values.quoting import fold
 
 
 def require_room(database: Database, steps: Sequence[PlanStep]) -> None:
-    """Refuses a plan if a budget has no room for the sum of its charges."""
+    """Refuses a plan if a budget has no room for the sum of its charges. A charge of an earlier run is not counted."""
     by_unit: dict[tuple[str, Periods | None], list[Charge]] = defaultdict(list)
     for step in steps:
-        unit, periods, charge = _charge_of(database, step.text)
-        by_unit[unit, periods].append(charge)
+        unit, periods, charge, digest = _charge_of(database, step.text)
+        if not database.is_charged(digest):
+            by_unit[unit, periods].append(charge)
     for (unit, periods), charges in by_unit.items():
         database.ledger.check(
             unit, reduce(add_charges, charges), principal=OWNER.name, allotment=None, periods=periods, anew=False
         )
 
 
-def _charge_of(database: Database, text: str) -> tuple[str, Periods | None, Charge]:
-    """Returns the privacy unit of a statement, the periods of its rows, and its price."""
+def require_names(database: Database, steps: Sequence[PlanStep], there: Iterable[str]) -> None:
+    """Refuses a plan with a name that is taken, or a step that reads what does not exist. there: names of releases.
+
+    So no statement is charged before one that would fail.
+    """
+    known = {fold(name): True for name in there}  # the value says whether SAMPLE can read it
+    for step in steps:
+        if step.makes:
+            database.require_name(step.name, replaces=step.replaces)
+        if step.reads and fold(step.reads) not in known:
+            what = f"{step.reads!r} does not exist at its place in the plan"
+            raise Refusal(what, accepted="a statement that makes it, before")
+        if step.makes and step.reads and not known[fold(step.reads)]:
+            accepted = "its number of rows in OPTIONS (rows = ..)"
+            raise Refusal(f"{step.reads!r} is a synthetic table already", accepted=accepted)
+        known[fold(step.name)] = known.get(fold(step.name), True) and not isinstance(
+            parse_statement(step.text), CreateSynthetic
+        )
+
+
+def _charge_of(database: Database, text: str) -> tuple[str, Periods | None, Charge, str]:
+    """Returns the privacy unit of a statement, the periods of its rows, its price and its digest."""
     statement = parse_statement(text)
     if isinstance(statement, CreatePrivate) and statement.kind == STREAM:
         stream = database.streams.analyse(statement)
         asks: Sequence[Ask[Any]] = asks_of(stream, plans(stream)[0])
-        request = stream.request
+        request, digest = stream.request, stream.digest()
     else:
         question, _ = database.question_of(text, OWNER)
         mechanism = mechanism_of(question)
         plan = mechanism.plan(question)
-        asks, request = mechanism.asks(plan), plan.request
+        asks, request, digest = mechanism.asks(plan), plan.request, question.digest()
     price, rows = request.price, request.rows
     periods = None if rows.periods is None else rows.periods.periods
-    return rows.unit_key, periods, compute_charge(price.charge, asks, price.least_rho)
+    return rows.unit_key, periods, compute_charge(price.charge, asks, price.least_rho), digest

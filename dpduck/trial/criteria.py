@@ -53,15 +53,19 @@ class Criterion:
         return f"{where}{answer}{', '.join(limits)}, in {100 * self.runs:g} % of the releases"
 
 
-def read_criteria(path: Path) -> list[Criterion]:
-    """Reads the criteria of a file."""
+def read_criteria(path: Path, statements: int) -> list[Criterion]:
+    """Reads the criteria of a file. statements: the number of statements that they may be of."""
     try:
         listed = tomllib.loads(path.read_text(encoding="utf-8")).get("criteria", [])
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
         raise Refusal(f"{str(path)!r} cannot be read as TOML", accepted=ACCEPTED) from None
     if not isinstance(listed, list) or not listed:
         raise Refusal(f"{str(path)!r} has no criteria", accepted=ACCEPTED)
-    return [_criterion(item) for item in listed]
+    criteria = [_criterion(item) for item in listed]
+    beyond = next((item.statement for item in criteria if (item.statement or 1) > statements), None)
+    if beyond is not None:
+        raise Refusal(f"a criterion is of statement {beyond}", accepted=f"1 to {statements}")
+    return criteria
 
 
 def _criterion(item: object) -> Criterion:

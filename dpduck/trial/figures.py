@@ -9,7 +9,8 @@ import duckdb
 
 from dpduck.language.select.outer import OuterQuery
 from dpduck.language.text.names import answer_column, high_column, low_column
-from dpduck.values.quoting import quote_identifier
+from dpduck.trial.labels import is_ordered
+from dpduck.values.quoting import fold, quote_identifier
 
 CELLS, SHOWN = "cells", "shown"
 """Tables of a trial's database: a row for each cell of each run, and for each row that the statement shows."""
@@ -73,6 +74,8 @@ class RowFigures:
 def errors_sql(answer: int, rows: int) -> str:
     """Returns SQL with a row for each cell of each run: its size, true and noisy answer, and relative error.
 
+    The error of an answer of NULL has no bound. Cells without a true answer are left out.
+
     answer, rows: the numbers of the aggregate, and of the aggregate that counts rows in the true answer.
     """
     value, low, high = answer_column(answer), low_column(answer), high_column(answer)
@@ -80,13 +83,13 @@ def errors_sql(answer: int, rows: int) -> str:
         f"WHEN size >= {least} - 0.5 THEN {place}" for place, (least, _) in reversed([*enumerate(SIZES)])
     )
     return (
-        "SELECT *, CASE WHEN noisy = truth THEN 0 WHEN truth = 0 THEN 'inf'::DOUBLE ELSE abs(noisy - truth) / "
-        f"abs(truth) END AS error, CASE {buckets} ELSE 0 END AS bucket FROM ("
+        "SELECT *, CASE WHEN noisy = truth THEN 0 WHEN truth = 0 OR noisy IS NULL THEN 'inf'::DOUBLE "
+        f"ELSE abs(noisy - truth) / abs(truth) END AS error, CASE {buckets} ELSE 0 END AS bucket FROM ("
         f"SELECT t.cell, n.dpduck_run AS run, CAST(t.{answer_column(rows)} AS DOUBLE) AS size, "
         f"CAST(t.{value} AS DOUBLE) AS truth, CAST(m.{value} AS DOUBLE) AS more, CAST(n.{value} AS DOUBLE) AS noisy, "
         f"t.{value} BETWEEN n.{low} - 1e-6 * abs(n.{low}) AND n.{high} + 1e-6 * abs(n.{high}) AS covered "
         f"FROM {TRUE}{CELLS} t JOIN {NOISY}{CELLS} n USING (cell) LEFT JOIN {MORE}{CELLS} m USING (cell)) "
-        "WHERE noisy IS NOT NULL AND truth IS NOT NULL"
+        "WHERE truth IS NOT NULL"
     )
 
 
@@ -107,12 +110,19 @@ def answer_figures(scratch: duckdb.DuckDBPyConnection, number: int, answer: str,
     return [AnswerFigures(answer, SIZES[bucket][1], *figures) for bucket, *figures in found]
 
 
+def shown_columns(scratch: duckdb.DuckDBPyConnection) -> list[str]:
+    """Lists the columns of the rows that a statement shows."""
+    described = scratch.execute(f"DESCRIBE {NOISY}{SHOWN}").fetchall()
+    return [str(name) for name, *_ in described[2:]]  # after the run and the place
+
+
 def row_figures(scratch: duckdb.DuckDBPyConnection, labels: Sequence[str], outer: OuterQuery) -> RowFigures:
     """Compares the rows that the noisy runs and the true answer show.
 
-    labels: the columns that are no answers. Rows with equal labels are numbered.
+    labels: the folded names of the columns that are no answers. Without any, only the number of rows is compared.
+    Rows with equal labels are numbered.
     """
-    parts = [f"CAST({quote_identifier(name)} AS VARCHAR)" for name in outer.columns if name in labels]
+    parts = [f"CAST({quote_identifier(name)} AS VARCHAR)" for name in shown_columns(scratch) if fold(name) in labels]
     row = f"CAST([{', '.join(parts)}] AS VARCHAR[])"
     for prefix in (NOISY, TRUE):
         scratch.execute(
@@ -121,7 +131,7 @@ def row_figures(scratch: duckdb.DuckDBPyConnection, labels: Sequence[str], outer
             f"FROM {prefix}{SHOWN}"
         )
     swapped = "NULL"
-    if "ORDER BY" in outer.sql:
+    if is_ordered(outer):
         swapped = (
             f"(SELECT avg(CAST(b.noisy < a.noisy AS INTEGER)) FROM places a JOIN places b "
             f"ON a.run = b.run AND a.truth < b.truth AND b.truth <= {MOST_PLACES} WHERE a.run = runs.run)"

@@ -14,27 +14,31 @@ from math import ceil, floor, isfinite
 from sqlglot import exp
 
 from dpduck.language.rows.facts import Clamp, Policy
+from dpduck.language.rows.predicates import literal
+from dpduck.language.select.aggregates import FARTHEST, PER_ROW
 from dpduck.language.select.analyse import Analysis
 from dpduck.language.select.outer import find_annotated
 from dpduck.language.select.request import SelectRequest
 from dpduck.language.statements.kinds import AskStatement
-from dpduck.language.text.dialect import DifferentialPrivacy, exact_number
-from dpduck.language.text.names import GROUPING_ID, GROUPING_SET, is_reserved
+from dpduck.language.text.dialect import BOUNDS, DifferentialPrivacy, exact_number
 from dpduck.store.terms import PolicyTerms
+from dpduck.trial.labels import labels_of
 from dpduck.values.errors import InternalError, Refusal
 from dpduck.values.privacy import Charge
 
-ROWS = "dpduck_rows"
-"""Name of a column that a true reading adds: the number of rows of each cell."""
-
-TRIED = "dpduck_trial"
-"""Name under which a statement is read as a view, which tells answers from other columns."""
+ROWS = "count(*)"
+"""Text of an aggregate that a true reading adds to HAVING: the number of rows of each cell."""
 
 PURE, RHO = Fraction(10**12), Fraction(10**18)
 """Price of a true answer. The chance that its noise is not 0 is below 1e-100."""
 
 _KEPT = frozenset(("epsilon", "delta", "rho", "target_stderr", "privacy_unit_column", "group_selection_strategy"))
 """Options of a true reading. The others bound what a unit adds, or shape the noise."""
+
+WIDER = 100
+"""Factor by which a true reading widens the bounds that an aggregate has as arguments."""
+
+_RUNS = frozenset(("PREFIXES", "RANGES"))
 
 _PRICES = frozenset(("epsilon", "delta", "rho", "target_stderr"))
 
@@ -52,7 +56,7 @@ class TableBounds:
 
 @dataclass(frozen=True)
 class Reading:
-    """A statement's analysis, and the names of its output columns that are no answers."""
+    """A statement's analysis, and the folded names of its output columns that are no answers."""
 
     analysis: Analysis
     labels: tuple[str, ...]
@@ -62,28 +66,48 @@ def read_written(ask: AskStatement, analyse: Analyse, epsilon: Fraction | None, 
     """Returns a statement as it was written, or at another epsilon. ask: a fresh tree, which may be changed."""
     if epsilon is not None:
         ask = _with_options(ask, lambda options: at_epsilon(options, epsilon))
-    return Reading(analyse(ask, terms), _labels(ask, analyse, terms))
+    analysis = analyse(ask, terms)
+    return Reading(analysis, labels_of(analysis.outer))
 
 
-def read_true(ask: AskStatement, analyse: Analyse, terms: PolicyTerms) -> Reading:
-    """Returns a statement with these terms, at a price without noise, and with the rows of each cell as an answer.
+def read_true(ask: AskStatement, analyse: Analyse, terms: PolicyTerms, *, clamps: bool) -> Reading:
+    """Returns a statement with these terms, at a price without noise, in which the rows of each cell are counted.
 
-    ask: a fresh tree, which is changed.
+    ask: a fresh tree, which is changed. clamps: whether the bounds that an aggregate has as arguments are lifted, too.
     """
+    select = _annotated_select(ask)
+    of_runs = any(node.name.upper() in _RUNS for node in select.find_all(exp.Anonymous))
 
     def keep(options: Sequence[exp.Expr]) -> list[exp.Expr]:
-        return [option for option in options if _name(option) in _KEPT]
+        kept = [option for option in options if _name(option) in _KEPT]
+        # with strategies over runs, errors of 0 would be divided by
+        cells = exp.EQ(this=exp.column("strategy"), expression=exp.Literal.string("I"))
+        return [*kept, cells] if of_runs else kept
 
     ask = _with_options(ask, keep)
-    labels = _labels(ask, analyse, terms)
-    _annotated_select(ask).append("expressions", exp.alias_(exp.Count(this=exp.Star()), ROWS))
+    for node in _annotated_select(ask).find_all(exp.Expr):
+        if clamps and node.meta.get(BOUNDS):
+            node.meta[BOUNDS] = [] if isinstance(node, exp.Count) else [*map(_widened, node.meta[BOUNDS])]
+    _annotated_select(ask).having(exp.Count(this=exp.Star()).is_(exp.null()).not_(), copy=False)
     analysis = analyse(ask, terms)
-    return Reading(replace(analysis, request=_without_noise(analysis.request)), labels)
+    return Reading(replace(analysis, request=_without_noise(analysis.request)), labels_of(analysis.outer))
 
 
 def rows_number(analysis: Analysis) -> int:
     """Returns the number of the aggregate that counts the rows of each cell, in a true reading."""
-    return next(number for name, number in analysis.shown if name == ROWS)
+    aggregates = enumerate(analysis.request.question.aggregates)
+    return next(number for number, aggregate in aggregates if aggregate.text.lower() == ROWS)
+
+
+def _widened(bound: exp.Expr) -> exp.Expr:
+    """Returns bounds of an aggregate as bounds of a row, WIDER times as far from 0 on both sides."""
+    ends = [literal(end) for end in bound.expression.expressions] if isinstance(bound.expression, exp.Tuple) else []
+    far = min(FARTHEST, WIDER * max((abs(end) for end in ends if end is not None), default=Fraction(1)))
+    pair = exp.Tuple(expressions=[exp.Neg(this=exp.Literal.number(_decimal(far))), exp.Literal.number(_decimal(far))])
+    widened = bound.copy()
+    widened.set("this", exp.to_identifier(PER_ROW))
+    widened.set("expression", pair)
+    return widened
 
 
 def lift_bounds(policy: Policy, bounds: TableBounds, *, rows: bool = True, clamps: bool = True) -> Policy:
@@ -157,22 +181,3 @@ def _with_options(ask: AskStatement, change: Callable[[Sequence[exp.Expr]], list
         raise InternalError("a statement without its clause")
     clause.set("expressions", change(clause.expressions))
     return ask
-
-
-def _labels(ask: AskStatement, analyse: Analyse, terms: PolicyTerms | None) -> tuple[str, ...]:
-    """Returns the names of the annotated SELECT's columns that are no answers. Empty for a SELECT that is no view."""
-    select = _annotated_select(ask).copy()
-    clause = select.args.get("hint")
-    options = ask.options if ask.view is not None else clause.expressions if clause is not None else ()
-    select.set("hint", None)
-    bare = replace(ask, query=select, view=TRIED, replace=False, options=tuple(option.copy() for option in options))
-    try:
-        described = analyse(bare, terms).described
-    except Refusal:
-        return ()
-    return tuple(column.name for column in described if not any(map(_is_of_answer, column.reads)))
-
-
-def _is_of_answer(name: str) -> bool:
-    """Tells whether a released column is an answer, or about one."""
-    return is_reserved(name) and name not in (GROUPING_ID, GROUPING_SET)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import duckdb
+import numpy as np
 
 from dpduck.language.rows.facts import Policy
 from dpduck.language.select.analyse import Analysis
@@ -73,8 +74,9 @@ class StatementTrial:
                 name: lift_bounds(policy, self.bounds[name], clamps=clamps) if name in self.bounds else policy
                 for name, policy in self.in_force.items()
             }
-            reading = read_true(self.written(), self.tools.analyse, terms_of(lifted))
-            self.tools.drawing().draw_runs(reading.analysis, 1, self.scratch, prefix)
+            reading = read_true(self.written(), self.tools.analyse, terms_of(lifted), clamps=clamps)
+            with np.errstate(divide="ignore", invalid="ignore"):  # errors are 0
+                self.tools.drawing().draw_runs(reading.analysis, 1, self.scratch, prefix)
             number = rows_number(reading.analysis)
         return number
 
@@ -115,8 +117,7 @@ class StatementTrial:
             raise Refusal("the number of runs is out of range", accepted=f"2 to {MOST_RUNS}")
         ((cells,),) = self.scratch.execute(f"SELECT count(*) FROM {TRUE}{CELLS}").fetchall()
         if cells * runs > MOST_CELLS:
-            accepted = f"at most {max(2, MOST_CELLS // cells)} runs, or fewer cells"
-            raise Refusal(f"{runs} runs of {cells} cells are too much at once", accepted=accepted)
+            raise Refusal("so many runs of so many cells are too much at once", accepted="fewer runs, or fewer cells")
         for kind in (CELLS, SHOWN):
             self.scratch.execute(f"DROP TABLE IF EXISTS {NOISY}{kind}")
         policies = {
@@ -136,7 +137,7 @@ class StatementTrial:
     def _texts(self) -> list[str]:
         """Lists the columns of the true answer without numbers: the labels of a SELECT around the annotated SELECT."""
         described = self.scratch.execute(f"DESCRIBE {TRUE}{SHOWN}").fetchall()
-        return [str(name) for name, type_name, *_ in described if not sql_type(type_name).is_numeric]
+        return [fold(name) for name, type_name, *_ in described if not sql_type(type_name).is_numeric]
 
     def _left_out(self, analysis: Analysis) -> Iterator[tuple[str, float]]:
         """Yields the rows that no cell has, in per cent: values outside domains, NULLs, and rows of no unit."""

@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from typing import TypeVar
 
 import duckdb
 
@@ -30,8 +31,10 @@ from dpduck.trial.streams import draw_stream, stream_ask
 from dpduck.trial.suggest import Suggestion, choices_of_bounds, least_share, suggest
 from dpduck.trial.synthetic import margin_figures
 from dpduck.trial.tools import TrialTools
-from dpduck.values.errors import InternalError, Refusal
+from dpduck.values.errors import DpduckError, InternalError, Refusal
+from dpduck.values.quoting import fold
 
+T = TypeVar("T")
 TRIED = "SELECT WITH DIFFERENTIAL_PRIVACY .., CREATE PRIVATE VIEW, TABLE .. WORKLOAD, or STREAM"
 
 
@@ -47,6 +50,11 @@ class Trials:
     ) -> list[Trial]:  # fmt: skip
         """Tries a statement at each price. An epsilon of None stands for the price that was written."""
         require_owner(caller)
+        return _hide_reasons(lambda: self._run(text, runs, epsilons, criteria))
+
+    def _run(
+        self, text: str, runs: int, epsilons: Sequence[Fraction | None], criteria: Sequence[Criterion]
+    ) -> list[Trial]:
         if isinstance(parse_statement(text), CreateSynthetic):
             if criteria:
                 raise Refusal("criteria are of statements that show cells", accepted="SELECT .. GROUP BY, or a stream")
@@ -58,6 +66,9 @@ class Trials:
     def suggest(self, text: str, criteria: Sequence[Criterion], caller: Caller) -> Suggestion:
         """Returns the smallest price, and the bounds, at which a SELECT meets the criteria."""
         require_owner(caller)
+        return _hide_reasons(lambda: self._suggest(text, criteria))
+
+    def _suggest(self, text: str, criteria: Sequence[Criterion]) -> Suggestion:
         with self._open(text) as statement:
             rows_of = statement.draw_truth()
             analysis = self.tools.analyse(statement.written(), None)
@@ -103,7 +114,7 @@ class Trials:
             statement = replace(statement, options=tuple(at_epsilon(statement.options, epsilon)))
         stream = self.tools.analyse_stream(statement, terms)
         draw_stream(self.tools.drawing(), stream, runs, scratch)
-        return Reading(stream.analysis, tuple(key.name for key in stream.request.question.keys))
+        return Reading(stream.analysis, tuple(fold(key.name) for key in stream.request.question.keys))
 
     def _margins(self, text: str, runs: int, epsilon: Fraction | None) -> Iterator[AnswerFigures]:
         """Yields the figures of a synthetic table."""
@@ -120,6 +131,20 @@ class Trials:
         if sql is None:
             raise Refusal("a trial of a synthetic table reads one table", accepted="SELECT columns FROM t [WHERE ..]")
         yield from margin_figures(self.tools.drawing(), request, sql, self.tools.open_cursor, runs)
+
+
+def _hide_reasons(attempt: Callable[[], T]) -> T:
+    """Turns an error of another kind than dpduck's own into a refusal: its reason could quote an exact answer."""
+    try:
+        return attempt()
+    except DpduckError:
+        raise
+    except Exception:  # noqa: S110 - the error is raised below, so that no error that quotes data is its context
+        pass
+    raise Refusal(
+        "the trial failed over the true answer, and the reason could quote it",
+        accepted="TRY_CAST for an answer that may not fit, or a simpler SELECT around the answers",
+    )
 
 
 def _stream_ask(text: str) -> AskStatement:

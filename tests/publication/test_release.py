@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,7 +15,9 @@ import pytest
 
 import dpduck
 from dpduck.commands.release import ReleaseSettings, release_plan
+from dpduck.publication import check_folder
 from dpduck.publication.check_folder import errors_of
+from dpduck.publication.folder import _open_unfinished
 from dpduck.publication.plan import read_plan
 from dpduck.values.errors import Refusal
 from tests.publication.releasing import charges, check, files_of, read_files
@@ -199,6 +202,117 @@ def test_another_folder_is_never_written_over(clinic: Path) -> None:
     clinic.with_name("plan.sql").write_text(PLAN.partition(";")[0], "utf-8")
     with pytest.raises(click.ClickException, match="another release"):
         release(clinic, folder=clinic.with_name("second"))
+
+
+VIEW = "CREATE PRIVATE VIEW {} OPTIONS (epsilon = 0.5) AS SELECT ward, count(*) AS n FROM visits GROUP BY ward"
+
+
+@pytest.mark.parametrize(
+    ("plan", "reason"),
+    [
+        (f"{VIEW.format('a')}; {VIEW.format('A').replace('0.5', '0.4')}", "made twice"),
+        (f"{VIEW.format('a')}; {VIEW.format('there').replace('0.5', '0.4')}", "exists"),
+        (f"{VIEW.format('a')}; {VIEW.format('dpduck_releases')}", "reserved"),
+        (f"{VIEW.format('a')}; REFRESH PRIVATE STREAM typo", "does not exist"),
+        (f"{PLAN}; CREATE PRIVATE TABLE more AS SAMPLE 5 FROM made_up", "synthetic table already"),
+    ],
+)
+def test_a_plan_that_cannot_be_finished_costs_nothing(clinic: Path, plan: str, reason: str) -> None:
+    """A name that is taken, and a table that does not exist, are found before the first charge."""
+    with dpduck.connect(clinic) as con:
+        con.execute("FROM dp($1)", [VIEW.format("there")])
+    clinic.with_name("plan.sql").write_text(plan, "utf-8")
+    with pytest.raises(click.ClickException, match=reason):
+        release(clinic)
+    assert len(charges(clinic)) == 1
+
+
+def test_a_folder_is_looked_at_before_the_charge(clinic: Path) -> None:
+    """A folder with files, one below a file, and one beside somebody's directory of the same name cost nothing."""
+    clinic.with_name("plan.sql").write_text(VIEW.format("a"), "utf-8")
+    mine = clinic.with_name(".public.unfinished")
+    mine.mkdir()
+    (mine / "mine.txt").write_text("mine", "utf-8")
+    for folder in (clinic.parent, clinic / "below", clinic.with_name("public")):
+        with pytest.raises(click.ClickException, match="another"):
+            release(clinic, folder=folder)
+    assert charges(clinic) == []
+    assert files(mine) == {"mine.txt": b"mine"}
+
+
+def test_a_changed_policy_gives_no_second_price(clinic: Path) -> None:
+    """A plan in other letters, through a link, whose policy was altered later: still one charge and one folder."""
+    plan = VIEW.format("Daily").replace("CREATE", "CREATE OR REPLACE")
+    clinic.with_name("plan.sql").write_text(plan, "utf-8")
+    clinic.with_name("public").symlink_to(clinic.with_name("elsewhere"))
+    assert release(clinic)
+    assert check(clinic.with_name("elsewhere")).returncode == 0
+    with dpduck.connect(clinic) as con:
+        con.execute("FROM dp($$ALTER PRIVACY POLICY ON visits SET PRIVACY UNIT patient_id MAX ROWS 2$$)")
+    assert release(clinic, confirm=lambda question: pytest.fail("a repeated plan has no price"))
+    assert len(charges(clinic)) == 1
+
+
+def test_a_stream_may_be_spelt_otherwise(clinic: Path) -> None:
+    """Files have the name that the first statement gives."""
+    stream = PLAN.split(";")[2].replace("by_month", "By_Month")
+    clinic.with_name("plan.sql").write_text(f"{stream}; REFRESH PRIVATE STREAM by_month", "utf-8")
+    assert release(clinic)
+    assert (clinic.with_name("public") / "data" / "csv" / "By_Month.csv").is_file()
+
+
+def test_criteria_are_numbered_as_in_the_plan(clinic: Path) -> None:
+    """A criterion of the second statement is of it, even if the first is paid. One of a third statement is refused."""
+    second = VIEW.format("second").replace("ward", "day")
+    clinic.with_name("plan.sql").write_text(VIEW.format("first"), "utf-8")
+    assert release(clinic)
+    clinic.with_name("plan.sql").write_text(f"{VIEW.format('first')}; {second}", "utf-8")
+    criteria = clinic.with_name("criteria.toml")
+    criteria.write_text("[[criteria]]\nstatement = 2\nerror = 0.000001\nshare = 1.0\n", "utf-8")
+    assert not release(clinic, criteria=criteria, folder=clinic.with_name("other"))
+    criteria.write_text("[[criteria]]\nstatement = 3\nerror = 0.5\n", "utf-8")
+    with pytest.raises(click.ClickException, match="1 to 2"):
+        release(clinic, criteria=criteria, folder=clinic.with_name("other"))
+    assert len(charges(clinic)) == 1
+
+
+def test_what_is_no_file_is_found(released: Path, tmp_path: Path) -> None:
+    """The checker finds links, pipes, empty folders, a linked manifest, and names that would forge its lines."""
+    odd = "new\neach file is as it was released"
+    makers: list[tuple[str, Callable[[Path], None]]] = [
+        ("link", lambda path: path.symlink_to(tmp_path)), ("broken", lambda path: path.symlink_to("nowhere")),
+        ("pipe", os.mkfifo), ("empty", Path.mkdir), (odd, Path.touch),
+    ]  # fmt: skip
+    for name, make in makers:
+        make(released / name)
+        (line,) = errors_of(released)
+        assert line.endswith("is not of this release")
+        assert line.isprintable()
+        (released / name).rmdir() if name == "empty" else (released / name).unlink()
+    manifest = released / "manifest.json"
+    manifest.rename(tmp_path / "manifest.json")
+    manifest.symlink_to(tmp_path / "manifest.json")
+    assert list(errors_of(released)) == ["manifest.json is a link"]
+    manifest.unlink()
+    (tmp_path / "manifest.json").rename(manifest)
+
+
+def test_a_file_in_the_folder_is_not_run(tmp_path: Path) -> None:
+    """A json.py beside the checker does not take the place of Python's own."""
+    (tmp_path / "check.py").write_text(Path(check_folder.__file__).read_text("utf-8"), "utf-8")
+    (tmp_path / "json.py").write_text("raise SystemExit(0)", "utf-8")
+    assert check(tmp_path).returncode == 1
+
+
+def test_two_processes_do_not_share_a_directory(tmp_path: Path) -> None:
+    """While one process builds a folder, another is refused, and a folder that was filled meanwhile stays."""
+    folder = tmp_path / "public"
+    with _open_unfinished(folder) as first:
+        first.mkdir()
+        with pytest.raises(Refusal, match="another process"), _open_unfinished(folder):
+            pass
+        assert first.is_dir()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def test_a_file_of_criteria(tmp_path: Path) -> None:
     """Each entry has its meaning, and the default of the others."""
     file = tmp_path / "criteria.toml"
     file.write_text("[[criteria]]\nerror = 0.1\nleast_rows = 100\n[[criteria]]\nstatement = 2\ndropped = 0.05\n")
-    first, second = read_criteria(file)
+    first, second = read_criteria(file, 2)
     assert first == Criterion(error=0.1, least_rows=100)
     assert second == Criterion(statement=2, dropped=0.05)
     assert str(first) == "95 % of the cells of at least 100 rows within 10 %, in 95 % of the releases"
@@ -47,7 +47,7 @@ def test_a_wrong_file_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "criteria.toml"
     file.write_text(text)
     with pytest.raises(Refusal) as refused:
-        read_criteria(file)
+        read_criteria(file, 2)
     assert "accepted: [[criteria]]" in str(refused.value)
     assert "\n" not in str(refused.value)
 

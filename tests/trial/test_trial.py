@@ -12,7 +12,11 @@ import pytest
 
 import dpduck
 from dpduck.database import functions
+from dpduck.language.statements.parse import parse_ask
+from dpduck.language.text.names import answer_column
 from dpduck.store.cursors import Caller
+from dpduck.trial import labels as trial_labels
+from dpduck.trial.labels import labels_of
 from dpduck.trial.statement_trial import Trial
 from dpduck.values.errors import PermissionRefusal, Refusal
 from tests.support.clinics import Clinic
@@ -109,6 +113,8 @@ def test_a_wrong_prediction_is_found(open_clinic: Callable[..., Clinic]) -> None
 @pytest.mark.parametrize(
     ("select", "plain"),
     [
+        ("ward, sum(cost, contribution_bounds_per_row => (0, 5)) AS s", "ward, sum(cost)"),
+        ("ward, sum(cost, contribution_bounds_per_group => (0, 5)) AS s", "ward, sum(cost)"),
         ("ward, count(*) AS n, sum(cost) AS s, avg(cost) AS a", "ward, count(*), sum(cost), avg(cost)"),
         ("ward, stddev(cost) AS d, count(cost) AS c", "ward, stddev(cost), count(cost)"),
         ("ward, count(DISTINCT patient_id) AS p", "ward, count(DISTINCT patient_id)"),
@@ -122,13 +128,74 @@ def test_the_true_answer_is_that_of_plain_sql(open_clinic: Callable[..., Clinic]
     assert database is not None
     text = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6) {select} FROM visits GROUP BY ward"
     with database.trials._open(text) as statement:
-        statement.draw_truth()
+        number = statement.draw_truth()
+        rows = dict(statement.scratch.execute(f"SELECT cell[-1], {answer_column(number)} FROM true_cells").fetchall())
         true = statement.scratch.execute("SELECT * EXCLUDE (dpduck_run, dpduck_place) FROM true_shown").fetchall()
     expected = {row[0]: row[1:] for row in clinic.rows(f"SELECT {plain} FROM visits GROUP BY ward")}
     assert len(true) == 3
-    for ward, *answers, rows in true:
-        assert rows == clinic.value(f"SELECT count(*) FROM visits WHERE ward = '{ward}'")
+    for ward, *answers in true:
+        assert rows[ward] == clinic.value(f"SELECT count(*) FROM visits WHERE ward = '{ward}'")
         assert answers == [pytest.approx(float(value), rel=2e-3) for value in expected[ward]]
+
+
+AROUND = (
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6) ward, count(*) AS n FROM visits GROUP BY ward"
+)
+
+
+@pytest.mark.parametrize(
+    ("sql", "labels", "is_ordered"),
+    [
+        (AROUND, ["ward"], False),
+        (f"SELECT ward AS w, n + 1 AS more FROM ({AROUND}) WHERE n > 5 ORDER BY n", ["w"], True),
+        (f"SELECT * FROM ({AROUND})", ["ward"], False),
+        (f"WITH t(a, b) AS ({AROUND}) SELECT b, upper(a) AS u, max(b) OVER (ORDER BY b) AS m FROM t", ["u"], False),
+        (f"(SELECT ward, n FROM ({AROUND})) UNION ALL SELECT 'all', 1 ORDER BY 2", ["ward"], True),
+        (f"SELECT ward, (SELECT 1) AS one, count(*) AS c FROM ({AROUND}) GROUP BY ward", ["ward"], False),
+    ],
+)
+def test_labels_are_what_no_answer_decides(
+    open_clinic: Callable[..., Clinic], sql: str, labels: list[str], is_ordered: bool
+) -> None:
+    """A label keeps its role under another name. An order in a window is none of the statement."""
+    clinic = clinic_of(open_clinic, TABLES[0])
+    database = functions.database_of(clinic.con)
+    assert database is not None
+    outer = database.trials.tools.analyse(parse_ask(sql), None).outer
+    assert sorted(labels_of(outer)) == labels
+    assert trial_labels.is_ordered(outer) == is_ordered
+
+
+def test_rows_are_matched_by_renamed_labels(open_clinic: Callable[..., Clinic]) -> None:
+    """A SELECT that renames a column and filters, and a UNION, have the rows of plain SQL."""
+    clinic = clinic_of(open_clinic, TABLES[0])
+    text = f"SELECT ward AS w, n FROM ({AROUND.replace('epsilon = 1', 'epsilon = 100')}) WHERE n > 1500 ORDER BY n"
+    rows = tried(clinic, text, 5).rows
+    assert rows is not None
+    shown = "SELECT count(*) FROM (SELECT ward FROM visits WHERE ward IS NOT NULL GROUP BY ward HAVING count(*) > 1500)"
+    assert rows.rows == clinic.value(shown)
+    both = tried(clinic, f"({AROUND}) UNION ALL SELECT 'all', 0", 5).rows
+    assert both is not None
+    assert (both.rows, both.swapped) == (4, None)
+
+
+def test_runs_of_values_have_a_true_answer(open_clinic: Callable[..., Clinic]) -> None:
+    """PREFIXES are tried, too, though their strategies divide by an error that a true answer does not have."""
+    clinic = clinic_of(open_clinic, TABLES[1])
+    text = (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) cost, count(*) AS n FROM visits GROUP BY PREFIXES(cost)"
+    )
+    assert sum(line.cells for line in tried(clinic, text, 3).answers) == 5
+
+
+@pytest.mark.parametrize("cast", ["CAST(count(*) AS TINYINT)", "CAST(CAST(count(*) AS VARCHAR) || 'x' AS INTEGER)"])
+def test_no_error_quotes_an_exact_answer(open_clinic: Callable[..., Clinic], cast: str) -> None:
+    """An answer that does not fit into a type is not in the message, and no other error is behind it."""
+    clinic = clinic_of(open_clinic, TABLES[0])
+    with pytest.raises(Refusal, match="TRY_CAST") as caught:
+        tried(clinic, AROUND.replace("count(*)", cast), 3)
+    assert not any(letter.isdigit() for letter in str(caught.value))
+    assert caught.value.__context__ is None
 
 
 def files(folder: Path) -> dict[str, bytes]:
