@@ -253,6 +253,24 @@ def test_a_changed_policy_gives_no_second_price(clinic: Path) -> None:
     assert len(charges(clinic)) == 1
 
 
+@pytest.mark.slow
+def test_a_release_killed_after_its_charge_goes_on(clinic: Path) -> None:
+    """A statement that took the whole budget and was killed before its answer is answered for the same charge."""
+    clinic.with_name("plan.sql").write_text(VIEW.format("a").replace("0.5", "5"), "utf-8")
+    counting = (
+        "import os; from dpduck.mechanisms.release import Releaser\nReleaser._produce = lambda *parts: os._exit(9)\n"
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", counting + KILLED, str(clinic.parent), ""], capture_output=True, text=True, check=False
+    )
+    assert killed.returncode == 9, killed.stderr
+    paid = charges(clinic)
+    assert len(paid) == 1
+    assert release(clinic)
+    assert charges(clinic) == paid
+    assert check(clinic.with_name("public")).returncode == 0
+
+
 def test_a_stream_may_be_spelt_otherwise(clinic: Path) -> None:
     """Files have the name that the first statement gives."""
     stream = PLAN.split(";")[2].replace("by_month", "By_Month")
