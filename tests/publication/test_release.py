@@ -237,7 +237,7 @@ def test_a_folder_is_looked_at_before_the_charge(clinic: Path) -> None:
         with pytest.raises(click.ClickException, match="another"):
             release(clinic, folder=folder)
     assert charges(clinic) == []
-    assert files(mine) == {"mine.txt": b"mine"}
+    assert read_files(mine) == {"mine.txt": b"mine"}
 
 
 def test_a_changed_policy_gives_no_second_price(clinic: Path) -> None:
