@@ -51,11 +51,11 @@ def errors_of(folder: Path) -> Iterator[str]:
         yield f"{MANIFEST} is a link"
     for name in sorted({*listed, *found}):
         if name not in found:
-            yield f"{shown(name)} is missing"
+            yield f"{escape_name(name)} is missing"
         elif name not in listed:
-            yield f"{shown(name)} is not of this release"
+            yield f"{escape_name(name)} is not of this release"
         elif not _is_file(found[name]) or (name not in edited and sha256(found[name]) != listed[name]):
-            yield f"{shown(name)} was changed"
+            yield f"{escape_name(name)} was changed"
 
 
 def entries_of(folder: Path) -> Iterator[Path]:
@@ -64,7 +64,7 @@ def entries_of(folder: Path) -> Iterator[Path]:
         yield from (Path(place, name) for name in (*folders, *files))
 
 
-def shown(name: str) -> str:
+def escape_name(name: str) -> str:
     """Returns a file's name for a message. A name with line breaks or other controls is escaped."""
     return name if name.isprintable() else ascii(name)
 

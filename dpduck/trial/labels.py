@@ -53,7 +53,7 @@ class _Source:
 def _outputs(query: exp.Expr, tables: Mapping[str, Outputs]) -> dict[str, bool]:
     with_ = query.args.get("with_")
     for table in with_.expressions if with_ is not None else ():
-        tables = {**tables, fold(table.alias): _renamed(_outputs(table.this, tables), table)}
+        tables = {**tables, fold(table.alias): _rename(_outputs(table.this, tables), table)}
     if isinstance(query, exp.Subquery):
         return _outputs(query.this, tables)
     if isinstance(query, exp.SetOperation):
@@ -67,13 +67,13 @@ def _outputs(query: exp.Expr, tables: Mapping[str, Outputs]) -> dict[str, bool]:
     sources, outputs = dict(_sources(query, tables)), dict[str, bool]()
     for item in query.expressions:
         if item.is_star:
-            outputs |= _starred(item, sources)
+            outputs |= _columns_of_star(item, sources)
         else:
             outputs[fold(item.alias_or_name)] = _is_label(item, sources, outputs)
     return outputs
 
 
-def _starred(item: exp.Expr, sources: Mapping[str, _Source]) -> Outputs:
+def _columns_of_star(item: exp.Expr, sources: Mapping[str, _Source]) -> Outputs:
     """Returns the columns of * or of a table's *. With REPLACE or RENAME, none of them is known to be a label."""
     star = item.this if isinstance(item, exp.Column) else item
     qualifier = item.table if isinstance(item, exp.Column) else ""
@@ -90,12 +90,12 @@ def _sources(select: exp.Select, tables: Mapping[str, Outputs]) -> Iterator[tupl
         if isinstance(source, exp.Table) and source.name == HOLE:
             yield name, _Source({}, hole=True)
         elif isinstance(source, exp.Table):
-            yield name, _Source(_renamed(tables.get(fold(source.name), {}), source))
+            yield name, _Source(_rename(tables.get(fold(source.name), {}), source))
         elif isinstance(source, exp.Subquery):
-            yield name, _Source(_renamed(_outputs(source.this, tables), source))
+            yield name, _Source(_rename(_outputs(source.this, tables), source))
 
 
-def _renamed(outputs: Outputs, source: exp.Expr) -> Outputs:
+def _rename(outputs: Outputs, source: exp.Expr) -> Outputs:
     """Returns outputs under the names of a list, as in t(a, b)."""
     alias = source.args.get("alias")
     names = [fold(column.name) for column in (alias.columns if isinstance(alias, exp.TableAlias) else ())]

@@ -87,7 +87,7 @@ def read_true(ask: AskStatement, analyse: Analyse, terms: PolicyTerms, *, clamps
     ask = _with_options(ask, keep)
     for node in _annotated_select(ask).find_all(exp.Expr):
         if clamps and node.meta.get(BOUNDS):
-            node.meta[BOUNDS] = [] if isinstance(node, exp.Count) else [*map(_widened, node.meta[BOUNDS])]
+            node.meta[BOUNDS] = [] if isinstance(node, exp.Count) else [*map(_widen, node.meta[BOUNDS])]
     _annotated_select(ask).having(exp.Count(this=exp.Star()).is_(exp.null()).not_(), copy=False)
     analysis = analyse(ask, terms)
     return Reading(replace(analysis, request=_without_noise(analysis.request)), labels_of(analysis.outer))
@@ -99,7 +99,7 @@ def rows_number(analysis: Analysis) -> int:
     return next(number for number, aggregate in aggregates if aggregate.text.lower() == ROWS)
 
 
-def _widened(bound: exp.Expr) -> exp.Expr:
+def _widen(bound: exp.Expr) -> exp.Expr:
     """Returns bounds of an aggregate as bounds of a row, WIDER times as far from 0 on both sides."""
     ends = [literal(end) for end in bound.expression.expressions] if isinstance(bound.expression, exp.Tuple) else []
     far = min(FARTHEST, WIDER * max((abs(end) for end in ends if end is not None), default=Fraction(1)))
