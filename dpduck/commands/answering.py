@@ -38,8 +38,6 @@ BUDGET = (
     "epsilon_left",
     "policy",
     "period",
-    "lasts_until",
-    "warning",
 )
 LEDGER = (
     "id",
@@ -161,7 +159,7 @@ def answer_budget(database: Path, store: Path | None, forecast: str | None, shap
                 raise Refusal(f"{forecast[:80]!r} is no date", accepted="2027-01-31") from None
             then = f"*, spent + per_day * {days_until(day, now)!r} AS spent_then"
     named = "CASE WHEN budget > 0 THEN printf('%.3g %%', 100 * spent_then / budget) END AS "
-    more = () if forecast is None else (named + quote_identifier(f"spent on {forecast}"),)
+    more = () if forecast is None else ("lasts_until", "warning", named + quote_identifier(f"spent on {forecast}"))
     with answers(database, store, lists=True) as ask:
         print_relation(ask("dp_budget", None).project(then), shape, (*BUDGET, *more))
 
@@ -203,8 +201,9 @@ def explain_in_words(database: Path, store: Path | None, statement: str) -> None
             print_box(ask("dp_errors", statement).project("* EXCLUDE (note)"))  # dp_explain has this note, too
         for strategy, price, seconds, note, times, others in rows:
             left = None if times is None else f"you can still ask this {times:,} time{'' if times == 1 else 's'}"
-            said = {"strategy": strategy, "cost": price, "left": left, "at other prices": others}
-            said = {name: text for name, text in said.items() if text} | {"time": _in_words(seconds), "note": note}
+            said = {"strategy": strategy, "cost": price, "time": _in_words(seconds)}
+            more = {"left": left, "at other prices": others}
+            said |= {name: text for name, text in more.items() if text} | {"note": note}
             for name, text in said.items():
                 click.echo(textwrap.fill(f"{name}: {text}", WIDTH, subsequent_indent="  "))
 
