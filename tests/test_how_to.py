@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -266,6 +268,13 @@ def check_release(page: Typed) -> None:
     assert {"report.html", "label.html", "methods.md"} <= {path.name for path in (page.folder / "public").rglob("*")}
     assert any("each file is as it was released" in said for said in page.said)
     assert any("nothing was charged or changed" in said for said in page.said)
+    if shutil.which("ssh-keygen"):
+        (signing,) = blocks("release", "bash")
+        key = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "office"]
+        subprocess.run(key, cwd=page.folder, check=True)
+        signed = subprocess.run(["bash", "-ec", signing], cwd=page.folder, check=True, capture_output=True, text=True)
+        assert "Good" in signed.stdout
+        subprocess.run([sys.executable, "public/check.py"], cwd=page.folder, check=True, capture_output=True)
 
 
 CHECKS: dict[str, Callable[[Typed], None]] = {

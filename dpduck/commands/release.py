@@ -108,7 +108,7 @@ def _pay(
             connection, {number: step.text for number, step in unpaid.items()}, settings.criteria, settings.runs,
             len(planned),
         ):  # fmt: skip
-            click.echo("nothing was charged: a criterion is not met", err=True)
+            click.echo("nothing was charged: a criterion is not met; see dpduck trial --suggest", err=True)
             return False
         steps("tried")
         require_room(loaded, new)

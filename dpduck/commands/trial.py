@@ -74,6 +74,7 @@ def print_trial(database: Path, store: Path | None, statements: Path, settings: 
             for number, text in enumerate(listed, 1):
                 own = [item for item in criteria if item.statement in (None, number)]
                 if settings.suggesting:
+                    click.echo(f"statement {number} of {len(listed)}: hundreds of trials, some minutes ..", err=True)
                     _print_suggestion(number, trials.suggest(text, own, OWNER))
                 else:
                     rows += [(number, trial) for trial in trials.run(text, settings.runs, prices, OWNER, own)]
@@ -126,7 +127,7 @@ def _print_lines(rows: Sequence[tuple[int, Trial]], shape: str) -> None:
 
 
 def sentences(trial: Trial) -> Iterator[str]:
-    """Yields a trial as sentences for people."""
+    """Yields a trial as sentences for people. A bias that may be the noise of the runs is left out."""
     for figures in trial.answers:
         cells = f"{figures.cells} cell{'' if figures.cells == 1 else 's'}"
         if trial.rows is None:
@@ -139,10 +140,11 @@ def sentences(trial: Trial) -> Iterator[str]:
         )
         biases = [
             f"{what} {'take away' if bias < 0 else 'add'} {_share(abs(bias))}"
-            for what, bias in (
-                ("MAX ROWS and norms", figures.bias_of_rows), ("clamps", figures.bias_of_clamps),
+            for what, bias, noise in (
+                ("MAX ROWS and norms", figures.bias_of_rows, figures.bias_noise),
+                ("clamps", figures.bias_of_clamps, None),
             )
-            if bias is not None and abs(bias) >= 0.001
+            if bias is not None and abs(bias) >= max(0.001, 3 * (noise or 0))
         ]  # fmt: skip
         covered = [] if figures.coverage is None else [f"intervals hold the true answer in {_share(figures.coverage)}"]
         if biases or covered:

@@ -27,9 +27,9 @@ WHO = (
 MOST = (
     "MAX ROWS is the most rows of one unit that an answer sees; others are left out. Be generous, as with 100 or 1000, "
     "if the budget has a delta or is in rho: max_norm_contributed bounds the noise of a statement there, not MAX "
-    "ROWS. Type it in OPTIONS if a statement has fewer than 20 groups. In a budget of epsilon alone more rows add "
-    "noise to every answer. dp_check tells the owner what several would drop, and with a statement what norms leave "
-    "out; do not copy the data's own maximum."
+    "ROWS. Type max_norm_contributed in OPTIONS if a statement has fewer than 20 groups. In a budget of epsilon alone "
+    "more rows add noise to every answer. dp_check tells the owner what several would drop, and with a statement what "
+    "norms leave out; do not copy the data's own maximum."
 )
 
 

@@ -42,6 +42,7 @@ class AnswerFigures:
     stderr: the standard deviation of the noise, in the unit of the answer.
     bias_of_rows, bias_of_clamps: the share of the true total that MAX ROWS and norms, or clamps, take away or add.
     coverage: the share of intervals that contain the true answer.
+    bias_noise: the standard error of bias_of_rows, from the differences between runs.
     """
 
     answer: str
@@ -55,6 +56,7 @@ class AnswerFigures:
     bias_of_rows: float | None = None
     bias_of_clamps: float | None = None
     coverage: float | None = None
+    bias_noise: float | None = None
 
 
 @dataclass(frozen=True)
@@ -101,11 +103,15 @@ def answer_figures(scratch: duckdb.DuckDBPyConnection, number: int, answer: str,
         "any_value(truth) AS truth FROM errors GROUP BY ALL), "
         "biases AS (SELECT bucket, count(*) AS cells, sqrt(avg(variance)) AS stderr, "
         "sum(mean - more) / nullif(sum(abs(truth)), 0) AS of_rows, "
-        "sum(more - truth) / nullif(sum(abs(truth)), 0) AS of_clamps FROM by_cell GROUP BY ALL) "
+        "sum(more - truth) / nullif(sum(abs(truth)), 0) AS of_clamps, sum(abs(truth)) AS size "
+        "FROM by_cell GROUP BY ALL), "
+        "by_run AS (SELECT bucket, sum(noisy) AS total FROM errors GROUP BY bucket, run), "
+        "noises AS (SELECT bucket, stddev_samp(total) / sqrt(count(*)) AS noise FROM by_run GROUP BY bucket) "
         "SELECT bucket, any_value(cells), quantile_disc(error, 0.5), quantile_disc(error, 0.9), "
         "avg(CAST(error <= 0.1 AS INTEGER)), avg(CAST(error <= 0.5 AS INTEGER)), any_value(stderr), "
-        "any_value(of_rows), any_value(of_clamps), avg(CAST(covered AS INTEGER)) "
-        "FROM errors JOIN biases USING (bucket) GROUP BY bucket ORDER BY bucket"
+        "any_value(of_rows), any_value(of_clamps), avg(CAST(covered AS INTEGER)), "
+        "any_value(noise / nullif(biases.size, 0)) "
+        "FROM errors JOIN biases USING (bucket) JOIN noises USING (bucket) GROUP BY bucket ORDER BY bucket"
     ).fetchall()
     return [AnswerFigures(answer, SIZES[bucket][1], *figures) for bucket, *figures in found]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import ceil
 
 import duckdb
 import numpy as np
@@ -89,14 +90,18 @@ class StatementTrial:
     def other_bounds(self, analysis: Analysis) -> Sequence[Mapping[str, TableBounds]]:
         """Returns bounds that may do better: those that nearly all rows meet, and those that all rows meet.
 
-        Clamps of columns that the statement does not add up stay as they are.
+        Clamps of columns that the statement does not add up stay as they are. MAX ROWS is at least the bound in the
+        statement's OPTIONS, since a smaller MAX ROWS would be refused.
         """
+        written = analysis.request.rows.max_rows
+        has_rows = written < min(self.in_force[name].unit.max_rows for name in self.bounds)
+        least = max(ceil(analysis.request.question.treatment.norm or 1), written if has_rows else 1)
         aggregates = analysis.request.question.aggregates
         operands = "".join(aggregate.operand.sql for aggregate in aggregates if aggregate.operand is not None)
         nearly = {name: self.tools.bounds(self.in_force[name], self.facts[name], 0.99) for name in self.bounds}
         return [
             {
-                name: replace(bounds, clamps={
+                name: replace(bounds, max_rows=max(bounds.max_rows, least), clamps={
                     column: bounds.clamps.get(column, own) if quote_identifier(column) in operands else own
                     for column, own in _ends_of(self.in_force[name]).items()
                 })

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil, floor, log10
 
 import duckdb
 
@@ -25,7 +26,6 @@ from dpduck.store.sandbox import Sandbox
 from dpduck.store.terms import PolicyTerms
 from dpduck.trial.draws import Drawing
 from dpduck.trial.readings import TableBounds
-from dpduck.trial.suggest import round_up
 from dpduck.values.quoting import quote_identifier
 
 Finding = tuple[str, float | None, str, float | None]
@@ -79,13 +79,21 @@ class TrialTools:
                     f"FROM {policy.table.sql} WHERE isfinite({value})"
                 ).fetchone()
                 if row is not None and row[0] is not None:
-                    ends[clamp.column] = row if part == 1 else (-_round_up(-row[0]), _round_up(row[1]))
+                    ends[clamp.column] = row if part == 1 else (round_outwards(row[0], -1), round_outwards(row[1], 1))
         return TableBounds(max(policy.unit.max_rows, int(rows)) if part == 1 else int(rows), ends)
 
     def _require_unchanged(self, rows: RequestRows, cursor: duckdb.DuckDBPyConnection) -> None:
         Catalog(cursor, self.policies).require_unchanged(rows)
 
 
-def _round_up(number: float) -> float:
-    """Rounds a positive number up to two digits. Other numbers stay as they are."""
-    return float(round_up(Fraction(number))) if number > 0 else number
+def round_outwards(end: float, side: int) -> float:
+    """Rounds the lower (side = -1) or upper (side = 1) end of a range outwards to two digits.
+
+    >>> round_outwards(101.22, -1), round_outwards(17653.4, 1), round_outwards(-101.22, -1), round_outwards(0, 1)
+    (100.0, 18000.0, -110.0, 0.0)
+    """
+    if not end:
+        return 0.0
+    distance = Fraction(abs(end))
+    unit = Fraction(10) ** (floor(log10(distance)) - 1)
+    return float((floor if side * end < 0 else ceil)(distance / unit) * unit) * (1 if end > 0 else -1)

@@ -14,6 +14,7 @@ from dpduck.store.cursors import Caller
 from dpduck.trial.criteria import Criterion, read_criteria
 from dpduck.trial.readings import TableBounds
 from dpduck.trial.suggest import choices_of_bounds, round_up, suggest
+from dpduck.trial.tools import round_outwards
 from dpduck.values.errors import Refusal
 from tests.support.clinics import Clinic
 from tests.trial.test_trial import clinic_of
@@ -79,6 +80,40 @@ def test_the_smallest_price_is_found() -> None:
     assert round_up(Fraction(1, 3)) == Fraction(34, 100)
     with pytest.raises(Refusal, match="no price"):
         suggest(lambda *arguments: 0.0, [{}])
+
+
+@pytest.mark.parametrize(("option", "least"), [("max_norm_contributed = 6", 6), ("max_rows_contributed = 7", 7)])
+def test_suggested_rows_hold_the_bound_of_the_statement(
+    open_clinic: Callable[..., Clinic], option: str, least: int
+) -> None:
+    """A MAX ROWS below the bound in OPTIONS would be refused, so that the search never tries it. Units have 3 rows."""
+    rows_of_three = (
+        "CREATE TABLE visits AS SELECT i // 3 AS patient_id, ['north', 'south', 'east'][1 + i % 3] AS ward, "
+        "CAST(i AS DOUBLE) AS cost FROM range(300) AS r(i)"
+    )
+    clinic = clinic_of(open_clinic, replace(TABLES[2], setup=(rows_of_three,)))
+    database = functions.database_of(clinic.con)
+    assert database is not None
+    text = (
+        f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, {option}) ward, count(*) AS n "
+        "FROM visits GROUP BY ward"
+    )
+    with database.trials._open(text) as statement:
+        analysis = database.trials.tools.analyse(statement.written(), None)
+        rows = [bounds[name].max_rows for bounds in statement.other_bounds(analysis) for name in bounds]
+        assert min(rows) == least
+        rows_of = statement.draw_truth()
+        for bounds in statement.other_bounds(analysis):
+            statement.at(2, Fraction(1), bounds, rows_of, [])
+
+
+@pytest.mark.parametrize(
+    ("end", "side", "rounded"),
+    [(101.22, -1, 100), (101.22, 1, 110), (-101.22, -1, -110), (-101.22, 1, -100), (0.0, 1, 0), (0.0123, -1, 0.012)],
+)
+def test_suggested_clamps_are_no_values_of_rows(end: float, side: int, rounded: float) -> None:
+    """Both ends of a suggested clamp have two digits, and keep the values between them."""
+    assert round_outwards(end, side) == pytest.approx(rounded)
 
 
 @pytest.mark.audit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 import dpduck
+from dpduck.commands.trial import sentences
 from dpduck.database import functions
 from dpduck.language.statements.parse import parse_ask
 from dpduck.language.text.names import answer_column
@@ -200,6 +202,20 @@ def test_no_error_quotes_an_exact_answer(open_clinic: Callable[..., Clinic], cas
 
 def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_noise_is_not_called_a_bias(open_clinic: Callable[..., Clinic]) -> None:
+    """At a small price the mean of the runs is off by chance. Only a larger distance is said to be a bias."""
+    trial = tried(
+        clinic_of(open_clinic, TABLES[0]), TABLES[0].statement.replace("epsilon = 0.2", "epsilon = 0.001"), 20
+    )
+    (figures,) = trial.answers
+    assert figures.bias_noise is not None and figures.bias_noise > 0.001
+    assert "MAX ROWS and norms" not in "".join(
+        sentences(replace(trial, answers=(replace(figures, bias_of_rows=0.002),)))
+    )
+    biased = replace(figures, bias_of_rows=-4 * figures.bias_noise)
+    assert "MAX ROWS and norms take away" in "".join(sentences(replace(trial, answers=(biased,))))
 
 
 def test_a_trial_leaves_nothing(tmp_path: Path) -> None:
