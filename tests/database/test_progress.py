@@ -24,7 +24,7 @@ from dpduck.database import progress
 progress.FIRST, progress.EVERY = 0.3, 0.1
 with dpduck.connect() as con:
     con.execute("CREATE TABLE visits AS SELECT range % 2 AS sex FROM range(100)")
-    con.execute("FROM dp('CREATE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1))')").fetchall()
+    con.execute("FROM dp('CREATE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 9))')").fetchall()
     from dpduck.mechanisms.release import Releaser
     made = Releaser.release
     def slow(self, *arguments):
