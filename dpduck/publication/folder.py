@@ -185,7 +185,7 @@ def _write_documents(documents: Path, store: Path, entries: int, publication: Pu
                 (documents / name).write_text(text_of(facts), "utf-8")
             (documents / f"codebook{end}.html").write_text(codebook_page(facts, described, publication.title), "utf-8")
             (documents / f"codebook{end}.csv").write_text(csv_text(described), "utf-8")
-            edited.append(f"documents/registry_record{end}.yaml")
+            edited += [f"documents/registry_record{end}.yaml", f"documents/methods{end}.md"]
     return edited
 
 

@@ -17,7 +17,7 @@ from dpduck.store.terms import PolicyTerms
 from dpduck.trial.criteria import Criterion, share_of_runs
 from dpduck.trial.figures import CELLS, MORE, NOISY, SHOWN, TRUE, AnswerFigures, RowFigures, answer_figures, row_figures
 from dpduck.trial.readings import Reading, TableBounds, lift_bounds, read_true, rows_number, terms_of
-from dpduck.trial.tools import Finding, TrialTools
+from dpduck.trial.tools import Finding, TrialTools, round_outwards
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold, quote_identifier
 from dpduck.values.sqltypes import sql_type
@@ -91,7 +91,8 @@ class StatementTrial:
         """Returns bounds that may do better: those that nearly all rows meet, and those that all rows meet.
 
         Clamps of columns that the statement does not add up stay as they are. MAX ROWS is at least the bound in the
-        statement's OPTIONS, since a smaller MAX ROWS would be refused.
+        statement's OPTIONS, since a smaller MAX ROWS would be refused. Clamps are rounded outwards to two digits: a
+        policy is public, and an exact end would show the value of a row.
         """
         written = analysis.request.rows.max_rows
         has_rows = written < min(self.in_force[name].unit.max_rows for name in self.bounds)
@@ -102,7 +103,7 @@ class StatementTrial:
         return [
             {
                 name: replace(bounds, max_rows=max(bounds.max_rows, least), clamps={
-                    column: bounds.clamps.get(column, own) if quote_identifier(column) in operands else own
+                    column: _round_ends(bounds.clamps.get(column, own)) if quote_identifier(column) in operands else own
                     for column, own in _ends_of(self.in_force[name]).items()
                 })
                 for name, bounds in other.items()
@@ -153,6 +154,10 @@ class StatementTrial:
                 of_key = of_key and fold(finding.rpartition(" ")[2]) in keys
                 if value and percent is not None and (of_key or finding.startswith("rows whose unit")):
                     yield f"{self.in_force[table].table.table}: {finding}", percent
+
+
+def _round_ends(ends: tuple[float, float]) -> tuple[float, float]:
+    return round_outwards(ends[0], -1), round_outwards(ends[1], 1)
 
 
 def _ends_of(policy: Policy) -> dict[str, tuple[float, float]]:

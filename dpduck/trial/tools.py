@@ -64,10 +64,7 @@ class TrialTools:
         )
 
     def bounds(self, policy: Policy, facts: Sequence[Finding], part: float) -> TableBounds:
-        """Returns the bounds that a part of the units and rows of a table meet, 1 or 0.99.
-
-        If the part is not 1, the ends of clamps are rounded outwards to two digits.
-        """
+        """Returns the exact bounds that a part of the units and rows of a table meet, 1 or 0.99."""
         name = "most rows of a unit" if part == 1 else "99 % of units have at most this many rows"
         rows = next((value for finding, value, _, _ in facts if finding == name), None) or policy.unit.max_rows
         ends = dict[str, tuple[float, float]]()
@@ -79,7 +76,7 @@ class TrialTools:
                     f"FROM {policy.table.sql} WHERE isfinite({value})"
                 ).fetchone()
                 if row is not None and row[0] is not None:
-                    ends[clamp.column] = row if part == 1 else (round_outwards(row[0], -1), round_outwards(row[1], 1))
+                    ends[clamp.column] = row
         return TableBounds(max(policy.unit.max_rows, int(rows)) if part == 1 else int(rows), ends)
 
     def _require_unchanged(self, rows: RequestRows, cursor: duckdb.DuckDBPyConnection) -> None:

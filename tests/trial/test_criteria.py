@@ -136,3 +136,16 @@ def test_suggestions_meet_their_criteria(open_clinic: Callable[..., Clinic], num
         cheaper = statement.at(RUNS, suggestion.epsilon / 4, suggestion.bounds, rows_of, [replace(criterion, runs=0.5)])
     assert at.met[0][1] >= 0.9
     assert cheaper.met[0][1] < 0.95
+
+
+def test_suggested_bounds_are_round(open_clinic: Callable[..., Clinic]) -> None:
+    """Suggested clamps have two digits, whatever the largest value of a row is."""
+    clinic = clinic_of(open_clinic, TABLES[2])
+    clinic.con.execute("UPDATE visits SET cost = 123.456 WHERE rowid = 5")
+    database = functions.database_of(clinic.con)
+    assert database is not None
+    with database.trials._open(TABLES[2].statement) as statement:
+        bounds = statement.other_bounds(database.trials.tools.analyse(statement.written(), None))
+    ends = [other.clamps["cost"] for by_table in bounds for other in by_table.values()]
+    assert ends == [(pytest.approx(ends[0][0]), 99.0), (0.0, 130.0)]
+    assert all(float(f"{end:.2g}") == end for pair in ends for end in pair)
