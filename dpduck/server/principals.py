@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpduck.kernel.ledger.secrets import Secrets, SecretsFile
 from dpduck.kernel.ledger.shares import Project, change_project, read_projects
@@ -131,9 +131,17 @@ class PrincipalBook:
     def _change(self, change: Changed) -> None:
         while True:  # another process may write meanwhile
             before = self._kept.get(RECORD)
-            after = json.dumps(change(_parse_principals(before)), default=as_object).encode()
+            after = json.dumps(change(_parse_principals(before)), default=_as_stored).encode()
             if self._kept.replace(RECORD, before, after):
                 return
+
+
+def _as_stored(value: object) -> Any:
+    """Returns the fields of a principal. Without a project they are those that version 0.2 reads."""
+    stored = as_object(value)
+    if isinstance(value, Principal) and value.project is None:
+        del stored["project"]
+    return stored
 
 
 def _require_share(share: Fraction) -> None:

@@ -103,7 +103,7 @@ def warn_of_budget(ledger: Ledger, unit_key: str, periods: Periods | None, added
 
     It is for the owner alone, since it says how much all principals spent together.
     """
-    budget, spent = ledger.budget(unit_key), ledger.spent(unit_key, within=periods)
+    budget, spent = ledger.latest(unit_key, periods)
     if budget is None:
         return ""
     warning = warn_of(_amount(add_charges(spent, added) if added else spent, budget), _whole(budget))

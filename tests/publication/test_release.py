@@ -34,7 +34,7 @@ REFRESH PRIVATE STREAM by_month
 FILES = files_of(("by_ward", "made_up", "by_month"))
 CANARY = "a secret nobody else has"
 FILLED_IN = ["documents/registry_record.yaml", "documents/methods.md"]
-"""Files with a TODO, which alone may change."""
+"""Files that their owner fills in. They alone may change."""
 
 
 @pytest.fixture

@@ -59,7 +59,8 @@ def test_comments_do_not_number_the_ledger(served: Served) -> None:
     """Only the owner sees the number of a ledger's entry, in comments as in dp_releases()."""
     comments = served.rows("bob", "SELECT comment FROM duckdb_tables()")
     assert len(comments) == 2
-    assert all("epsilon = 1 (pure); protects " in comment and "; strategy" in comment for (comment,) in comments)
+    assert all("epsilon = 1 (pure), " in comment and "; protects " in comment for (comment,) in comments)
+    assert all("; strategy" in comment for (comment,) in comments)
     assert not any("ledger" in comment for (comment,) in comments)
     vault = served.service.vault
     assert isinstance(vault, LocalVault) and "ledger entry" in str(vault.view_with_entry("ages").comment)

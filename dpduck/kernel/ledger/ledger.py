@@ -152,6 +152,11 @@ class Ledger:
             self._chain.read_on()
             return self._chain.state.of(unit_key, payer, within)
 
+    def latest(self, unit_key: str, within: Periods | None = None) -> tuple[Budget | None, Charge]:
+        """Returns a unit's budget and its spent sum, as the ledger was last read. It sends no statement to DuckDB."""
+        with self._lock:
+            return self._chain.state.budgets.get(unit_key), self._chain.state.of(unit_key, None, within)
+
     def spent_by_run(self, unit_key: str, payer: Payer = None) -> list[tuple[Periods, Charge]]:
         """Lists runs of periods with the same charges, in order, each with its sum. Empty for units without periods."""
         with self._lock:

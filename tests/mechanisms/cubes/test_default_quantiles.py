@@ -159,4 +159,6 @@ def test_an_interval_is_paid_for_or_not(visits: Clinic) -> None:
     assert "cost nothing, so quantile_intervals changes nothing" in visits.refused(
         ASKED.format("epsilon = 1, quantiles = 'tree'" + BARE, "median(x)")
     )
-    assert "none is asked" in visits.refused(ASKED.format("epsilon = 1" + BARE, "count(*)"))
+    assert "needs a quantile, and the statement has none" in visits.refused(
+        ASKED.format("epsilon = 1" + BARE, "count(*)")
+    )
