@@ -136,7 +136,7 @@ def test_a_view_that_is_made_is_there_at_once(served: Served) -> None:
 def test_tables_and_shares_are_kept(served: Served) -> None:
     """A principal's tables, and share of the budget, hold at the gate as they do inside dp()."""
     assert "carol may not ask about 'visits'" in served.refused("carol", count("sex", "0.05"))
-    assert "share of alice" in served.refused("alice", count("sex", "5"))
+    assert "share of alice" in served.refused("alice", count("sex", "6"))
     served.rows("bob", count("sex", "1.5"))
 
 
