@@ -23,6 +23,8 @@ from dpduck.values.errors import Refusal
 from tests.publication.releasing import charges, check, files_of, read_files
 from tests.support.registry import accepted
 
+pytest.importorskip("vl_convert", reason="a release draws pictures")
+
 PLAN = """
 CREATE PRIVATE VIEW by_ward OPTIONS (epsilon = 0.5, title = 'Visits by ward') AS
     SELECT ward, count(*) AS n FROM visits GROUP BY ward;
