@@ -218,10 +218,12 @@ def test_budgets_of_rho_and_of_keys(store_place: Any) -> None:
         return ledger.charge(UNIT, "visits", Charge.zcdp(rho, delta), who, "s", "noise")
 
     ask("b", TENTH, Fraction(1, 2 * 10**5))
-    refusal(lambda: ask("b", TENTH, Fraction(1, 10**6)))
+    assert "delta" in refusal(lambda: ask("b", TENTH, Fraction(1, 10**6)))
     ask("b", Fraction(4, 10), ZERO)
-    refusal(lambda: ask("b", TENTH, ZERO))
+    assert "rho" in refusal(lambda: ask("b", TENTH, ZERO))
     ask("a", Fraction(1, 2), Fraction(1, 2 * 10**5))
+    spent = ledger.spent(UNIT)
+    assert (spent.rho, spent.delta) == (1, Fraction(1, 10**5))
 
 
 def test_a_project_has_a_reservation(store_place: Any) -> None:
@@ -230,11 +232,13 @@ def test_a_project_has_a_reservation(store_place: Any) -> None:
     for name in ("ada", "bob"):
         change_project(ledger.secrets, "census", Fraction(2, 3), name)
     ledger.reserve(UNIT, "visits", Reservation("census", Fraction(2, 3)), "owner")
-    pay(ledger, "eve", Fraction(1))
-    refusal(lambda: pay(ledger, "eve"))
+    pay(ledger, "eve", Fraction(9, 10))
+    assert "budget of" in refusal(lambda: pay(ledger, "eve", Fraction(2, 10)))
     pay(ledger, "ada", Fraction(15, 10), project="census")
-    refusal(lambda: pay(ledger, "bob", Fraction(6, 10), project="census"))
+    assert "share of the project census" in refusal(lambda: pay(ledger, "bob", Fraction(6, 10), project="census"))
     pay(ledger, "bob", Fraction(5, 10), project="census")
+    pay(ledger, "eve", TENTH)
+    assert (spent_by(ledger, "ada", "bob"), spent_by(ledger, "eve")) == (2, 1)
 
 
 def test_records_are_read_as_written() -> None:
