@@ -21,7 +21,7 @@ MOST_STEPS = 100
 CLOSE = 1e-9
 """A projection ends if no total is off by more than this part of the largest total."""
 
-Groups: TypeAlias = scipy.sparse.csr_array
+Groups: TypeAlias = "scipy.sparse.csr_array"
 
 
 def has_counts(groups: Groups, totals: FloatArray) -> bool:
