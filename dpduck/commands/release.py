@@ -72,7 +72,8 @@ def release_plan(
         else:
             entries = verify_store(database, store)
             build_folder(folder, files.store, entries, report, publication, released, steps)
-            click.echo(f"{len(views)} tables with certificates and documents in {folder}: python {folder}/check.py")
+            tables = f"{len(views)} table{'' if len(views) == 1 else 's'}"
+            click.echo(f"{tables} with certificates and documents in {folder}: python {folder}/check.py")
         if settings.postgresql:
             published = publish(files.store, settings.postgresql, views=views)
             click.echo(f"{', '.join(published.views)} in {published.target}")
