@@ -35,8 +35,8 @@ SECTIONS = {
     ),
     "How-to: ask": ("notebook_use", "adbc", "flight_sql", "shell", "web"),
     "How-to: run": (
-        "parquet_to_folder", "trial", "release", "registry", "monthly", "report", "recipients", "certificates", "documents",
-        "prepared", "stores", "engines", "plan_a_budget",
+        "parquet_to_folder", "trial", "release", "registry", "monthly", "report", "recipients", "certificates",
+        "documents", "prepared", "stores", "engines", "plan_a_budget",
     ),
     "Reference": (
         "sql", "reference", "aggregates", "strategies", "summaries", "sparse_queries", "synthetic_data", "known",
