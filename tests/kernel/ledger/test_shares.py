@@ -238,7 +238,7 @@ def test_a_project_has_a_reservation(store_place: Any) -> None:
     assert "share of the project census" in refusal(lambda: pay(ledger, "bob", Fraction(6, 10), project="census"))
     pay(ledger, "bob", Fraction(5, 10), project="census")
     pay(ledger, "eve", TENTH)
-    assert (spent_by(ledger, "ada", "bob"), spent_by(ledger, "eve")) == (2, 1)
+    assert (spent_by(ledger, "ada", "bob"), spent_by(ledger, "eve")) == (Fraction(2), Fraction(1))
 
 
 def test_records_are_read_as_written() -> None:
