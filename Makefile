@@ -21,6 +21,8 @@ DEVELOPMENT := .venv/development.stamp
 DUCKDB2 := .venv-duckdb2/duckdb2.stamp
 BIN_SPARK := .venv-spark/bin
 SPARK := .venv-spark/spark.stamp
+BIN_DBT := .venv-dbt/bin
+DBT := .venv-dbt/dbt.stamp
 
 INSTALL := -m pip install -qq --disable-pip-version-check
 LOCKED := $(INSTALL) --require-hashes --only-binary :all:
@@ -28,7 +30,7 @@ LOCKED := $(INSTALL) --require-hashes --only-binary :all:
 SOURCE := --no-build-isolation --no-binary pyspark-client
 EDITABLE := $(INSTALL) --no-deps --no-build-isolation --editable .
 COMPILE := $(BIN)/uv pip compile --no-config --quiet --universal --python-version 3.11 --generate-hashes \
-  --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+  --no-strip-extras --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 # $(call environment,folder): an environment of a Python that is new enough; one that works is kept.
 define environment
@@ -80,6 +82,14 @@ $(DUCKDB2): requirements/duckdb2.lock pyproject.toml
 	@echo 'installing DuckDB 2.0 into .venv-duckdb2 ...'
 	@$(BIN2)/python $(LOCKED) -r requirements/duckdb2.lock
 	@$(BIN2)/python $(EDITABLE)
+	@touch $@
+
+# tests/dbt starts the command of this environment; without it they are skipped
+$(DBT): requirements/dbt.lock requirements/build.lock pyproject.toml
+	$(call environment,.venv-dbt)
+	@echo 'installing dbt into .venv-dbt ...'
+	@$(BIN_DBT)/python $(LOCKED) -r requirements/dbt.lock
+	@$(BIN_DBT)/python $(EDITABLE)
 	@touch $@
 
 # Spark is published as source alone, its jars included: 500 MB
@@ -199,10 +209,12 @@ lock: $(DEVELOPMENT)
 	@sed '/^pyspark-client==/,/[^\\]$$/d' requirements/development.lock > .venv/without-client.txt
 	$(COMPILE) pyproject.toml --group spark --constraint .venv/without-client.txt --output-file requirements/spark.lock
 	@sed '/^duckdb==/,/[^\\]$$/d' requirements/development.lock > .venv/without-duckdb.txt
-	@echo 'duckdb==2.0.0' > .venv/duckdb2.txt
+	@echo 'duckdb==2.0.1' > .venv/duckdb2.txt
 	$(COMPILE) pyproject.toml --group core --constraint .venv/without-duckdb.txt --override .venv/duckdb2.txt \
 	  --output-file requirements/duckdb2.lock
+	$(COMPILE) pyproject.toml --group dbt --constraint requirements/runtime.lock \
+	  --output-file requirements/dbt.lock
 
 clean:
-	rm -rf .venv .venv-duckdb2 .venv-peers .venv-spark dist build .hypothesis .mypy_cache .ruff_cache
+	rm -rf .venv .venv-dbt .venv-duckdb2 .venv-peers .venv-spark dist build .hypothesis .mypy_cache .ruff_cache
 	find dpduck tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
