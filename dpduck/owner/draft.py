@@ -12,6 +12,7 @@ from dpduck.owner.draft_declaration_items import declaration_items, type_items
 from dpduck.owner.draft_open_items import Suggested, items_for_owner, open_items
 from dpduck.owner.draft_remarks import TODO, remark_lines
 from dpduck.owner.draft_schema import read_schema
+from dpduck.owner.draft_shapes import shape_lines
 from dpduck.owner.draft_unit import unit_lines
 from dpduck.owner.policy_text import Home, table_text
 from dpduck.store.catalog import Catalog
@@ -61,6 +62,7 @@ def draft_lines(
         *type_items(schema, {column, *declared}),
         *(line for items in declared.values() for line in items),
         *items_for_owner(schema, {column, *declared}, given),
+        *shape_lines(schema, column),
         *(budget if given is None else [f"    {given.budget}"]),
         ")",
     ]

@@ -173,7 +173,7 @@ def check_columns(reads: Columns, table: TableName, columns: Sequence[CatalogCol
         findings.append(CheckFinding(f"different values of {column.name}", values, ""))
         kind = sql_type(column.type_name)
         if kind.is_numeric:
-            ends = ", ".join(f"quantile_disc({name}, {place})" for place in (0.005, 0.995))
+            ends = ", ".join(f"CAST(quantile_disc({name}, {place}) AS DOUBLE)" for place in (0.005, 0.995))
             low, high = _row(reads, f"SELECT {ends} FROM {table.sql}")
             findings.append(
                 CheckFinding(f"99 % of {column.name} are at least", low, "what lies below a CLAMP counts as it")

@@ -392,6 +392,7 @@ ELSEWHERE = {
     "dpduck/mechanisms/streams/difference.py": (1, "an aggregate's name, which is no type"),
     "dpduck/mechanisms/synthetic/inside.py": (1, "how a value is made of a whole number"),
     "dpduck/owner/draft_declaration_items.py": (1, "words of the clause DOMAIN"),
+    "dpduck/owner/draft_shapes.py": (1, "what a draft suggests in place of a type"),
     "dpduck/owner/policy_text.py": (1, "made-up values of types"),
     "dpduck/publish/postgres_types.py": (2, "PostgreSQL's types for those of DuckDB"),
     "dpduck/kernel/places/orders.py": (1, "a file that is sent to an engine as it is, without the table"),
