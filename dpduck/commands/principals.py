@@ -18,7 +18,7 @@ from dpduck.values.per_cent import in_per_cent
 if TYPE_CHECKING:
     from dpduck.server.principals import PrincipalBook
 
-COLUMNS = ("name", "share", "tables", "until", "project")
+COLUMNS = ("name", "share", "tables", "until", "project", "a_day")
 """Printed facts about each principal."""
 
 
@@ -35,9 +35,10 @@ def principal() -> None:
 @click.option("--tables", help="The private tables to ask about, as in visits,claims; all of them if not given.")
 @click.option("--until", help="The token's last day, as in 2027-01-31; no end if not given.")
 @click.option("--project", help="A project, with a share that its members spend together.")
+@click.option("--a-day", help="Of each budget on one day in UTC: 1%, or 1/50. For agents, above all.")
 def add(
     database: Path, name: str, store: Path | None, share: str | None, tables: str | None, until: str | None,
-    project: str | None,
+    project: str | None, a_day: str | None,
 ) -> None:  # fmt: skip
     """Add a principal and print the token, once: only its hash is kept."""
     from dpduck.server.principals import parse_share, parse_until  # noqa: PLC0415
@@ -46,7 +47,24 @@ def add(
         named = None if tables is None else [table.strip() for table in tables.split(",") if table.strip()]
         require_policies(store_files(database, store).store, named or [])
         part, end = None if share is None else parse_share(share), None if until is None else parse_until(until)
-        click.echo(_book(database, store).add(name, part, named, end, project))
+        daily = None if a_day is None else parse_share(a_day)
+        click.echo(_book(database, store).add(name, part, named, end, project, daily))
+
+
+@principal.command()
+@DATABASE
+@click.argument("name")
+@STORE
+@click.option("--a-day", required=True, help="Of each budget on one day in UTC: 1%, or 1/50. Or: none.")
+def limit(database: Path, name: str, store: Path | None, a_day: str) -> None:
+    """Change the part of each budget that a principal may spend on one day. It holds for the next charge."""
+    from dpduck.server.principals import parse_share  # noqa: PLC0415
+
+    with one_line_errors():
+        part = None if a_day == "none" else parse_share(a_day)
+        _book(database, store).limit_day(name, part)
+        shown = "all that its share allows" if part is None else f"{in_per_cent(part, up=False)} of each budget"
+        click.echo(f"{name}: {shown} on one day in UTC")
 
 
 @principal.command()
@@ -87,7 +105,8 @@ def list_principals(database: Path, store: Path | None, shape: str) -> None:
             share = None if entry.share is None else str(entry.share)
             tables = None if entry.tables is None else list(entry.tables)
             until = None if entry.until is None else entry.until.isoformat()
-            rows.append((entry.name, share, tables, until, entry.project))
+            daily = None if entry.a_day is None else str(entry.a_day)
+            rows.append((entry.name, share, tables, until, entry.project, daily))
         if not rows:
             return
         if shape == "box":
@@ -104,9 +123,10 @@ def _print_box(rows: Sequence[tuple[object, ...]]) -> None:
 
     with duckdb.connect() as con:
         con.execute(
-            "CREATE TABLE principals (name VARCHAR, share VARCHAR, tables VARCHAR[], until VARCHAR, project VARCHAR)"
+            "CREATE TABLE principals (name VARCHAR, share VARCHAR, tables VARCHAR[], until VARCHAR, project VARCHAR, "
+            "a_day VARCHAR)"
         )
-        con.executemany("INSERT INTO principals VALUES (?, ?, ?, ?, ?)", rows)
+        con.executemany("INSERT INTO principals VALUES (?, ?, ?, ?, ?, ?)", rows)
         print_box(con.sql("FROM principals"))
 
 

@@ -51,9 +51,8 @@ PAID = "paid before"
 class Bill:
     """Entry for the ledger: the budget, the price, the principal who spends it, and the purpose.
 
-    allotment: share of the unit's budget that this principal may spend in all. None: the budget is the only limit.
-    project: the project of this principal, with a share of its own. None: the principal belongs to none.
-    periods: for a unit by periods, the periods of the rows that are read.
+    allotment, a_day: parts of the unit's budget that this principal may spend, in all and a day. None: no such limit.
+    project: its project, with a share of its own, or None. periods: of the rows that are read, for units by periods.
     """
 
     unit_key: str
@@ -65,6 +64,7 @@ class Bill:
     allotment: Fraction | None = None
     periods: Periods | None = None
     project: str | None = None
+    a_day: Fraction | None = None
 
     @property
     def ledger_key(self) -> str:
@@ -183,7 +183,7 @@ def open_door(
             steps("before the charge")
             entry = ledger.charge(
                 bill.unit_key, bill.table, bill.charge, bill.principal, bill.statement, bill.mechanism,
-                allotment=bill.allotment, project=bill.project, note=note, periods=bill.periods,
+                allotment=bill.allotment, project=bill.project, a_day=bill.a_day, note=note, periods=bill.periods,
             )  # fmt: skip
         else:
             steps(PAID)
@@ -240,7 +240,7 @@ def _require_room(asks: Sequence[Ask[Any]], bill: Bill, ledger: Ledger, paid: in
         return
     ledger.check(
         bill.unit_key, bill.charge, principal=bill.principal, allotment=bill.allotment, project=bill.project,
-        periods=bill.periods, anew=False,
+        a_day=bill.a_day, periods=bill.periods, anew=False,
     )  # fmt: skip
 
 

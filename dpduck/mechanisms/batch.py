@@ -187,6 +187,8 @@ def amount_left(
     if caller.project is not None:
         project = ledger.project(caller.project)
         parts.append(((*project.members,), project.share))
+    if caller.a_day is not None:
+        parts.append((ledger.today(caller.name), caller.a_day))
     amounts = []
     for who, part in parts:
         spent = _after(unit, plan, within, ledger, who)

@@ -32,7 +32,9 @@ def times_left(request: SelectRequest, charge: Charge, ledger: Ledger, caller: C
         return None
     periods = None if request.rows.periods is None else request.rows.periods.periods
     unit = request.rows.unit_key
-    return ledger.times_left(unit, charge, caller.name, allotment=caller.share, project=caller.project, periods=periods)
+    return ledger.times_left(
+        unit, charge, caller.name, allotment=caller.share, project=caller.project, a_day=caller.a_day, periods=periods
+    )
 
 
 def price_at(price: Price, factor: Fraction) -> Price | None:

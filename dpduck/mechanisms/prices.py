@@ -125,6 +125,9 @@ def in_both_forms(refused: BudgetRefusal, ledger: Ledger, bill: Bill) -> BudgetR
     left = budget.rho - ledger.spent(unit_key, within=bill.periods).rho
     if share is not None:
         left = min(left, budget.rho * share - ledger.spent(unit_key, bill.principal, bill.periods).rho)
+    if bill.a_day is not None:
+        today = ledger.spent(unit_key, ledger.today(bill.principal), bill.periods).rho
+        left = min(left, budget.rho * bill.a_day - today)
     if charge.rho <= left:  # the budget lacks delta for keys
         return refused
     forms = []

@@ -149,7 +149,7 @@ class Releaser:
         periods = None if rows.periods is None else rows.periods.periods
         bill = Bill(
             rows.unit_key, table, charge, caller.name, statement, header.mechanism, caller.share, periods,
-            caller.project,
+            caller.project, caller.a_day,
         )  # fmt: skip
         rehearse_asks(asks, rows.shapes, self._answered, self._workers)
         if paid is not None and not 0 < self._ledger.times_begun(paid) < MOST_TIMES:

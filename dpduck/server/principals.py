@@ -9,7 +9,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -35,7 +35,8 @@ class Principal:
     """Holder of a token. share: the fraction of each budget that it may use, None for all. tables: None for all tables.
 
     token_hash: hexadecimal SHA-256 of the token. until: the last moment at which the token is valid, None for no end.
-    project: the project, the members of which share a part of each budget, None for none.
+    project: the project, the members of which share a part of each budget, None for none. a_day: the fraction of each
+    budget that it may spend on one day in UTC, None for no such limit.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Principal:
     token_hash: str
     until: datetime | None = None
     project: str | None = None
+    a_day: Fraction | None = None
 
     def in_force(self, now: datetime | None = None) -> bool:
         return self.until is None or (now or datetime.now(UTC)) <= self.until
@@ -52,7 +54,9 @@ class Principal:
     def caller(self) -> Caller:
         from dpduck.store.cursors import Caller  # noqa: PLC0415 - whoever lists principals needs no database
 
-        return Caller(self.name, owner=False, share=self.share, tables=self.tables, project=self.project)
+        return Caller(
+            self.name, owner=False, share=self.share, tables=self.tables, project=self.project, a_day=self.a_day
+        )
 
 
 Changed = Callable[[tuple[Principal, ...]], tuple[Principal, ...]]
@@ -71,27 +75,41 @@ class PrincipalBook:
         tables: Sequence[str] | None = None,
         until: datetime | None = None,
         project: str | None = None,
+        a_day: Fraction | None = None,
     ) -> str:
         """Adds a principal, to a project if one is named. Returns the token, which is not stored."""
         if not _NAME.fullmatch(name) or name.lower() in _RESERVED:
             raise Refusal(
                 f"{name[:80]!r} is no name for a principal", accepted="a letter, then letters, digits, '_', '.' and '-'"
             )
-        if share is not None:
-            _require_share(share)
+        for part in (share, a_day):
+            if part is not None:
+                _require_share(part)
         if any(name.lower() == other.name.lower() for other in self.projects()):
             raise Refusal(f"there is a project {name!r}", accepted="another name")
         if project is not None:
             _without(self.all(), name, missing=False)
             change_project(self._kept, project, None, name)  # before the token: no member asks without its project
         token = f"dpduck_{secrets.token_urlsafe(_TOKEN_BYTES)}"
-        added = Principal(name, share, None if tables is None else tuple(tables), hash_token(token), until, project)
+        named = None if tables is None else tuple(tables)
+        added = Principal(name, share, named, hash_token(token), until, project, a_day)
         self._change(lambda present: (*_without(present, name, missing=False), added))
         return token
 
     def revoke(self, name: str) -> None:
         """Removes a principal with its token. Earlier charges to its name stay."""
         self._change(lambda present: _without(present, name, missing=True))
+
+    def limit_day(self, name: str, a_day: Fraction | None) -> None:
+        """Changes the part of each budget that a principal may spend on one day in UTC. None takes the limit away."""
+        if a_day is not None:
+            _require_share(a_day)
+
+        def change(present: tuple[Principal, ...]) -> tuple[Principal, ...]:
+            others = _without(present, name, missing=True)
+            return (*others, *(replace(entry, a_day=a_day) for entry in present if entry not in others))
+
+        self._change(change)
 
     def put_project(self, name: str, share: Fraction) -> None:
         """Makes a project, or changes its share. What its members spent stays spent."""
@@ -137,10 +155,12 @@ class PrincipalBook:
 
 
 def _as_stored(value: object) -> Any:
-    """Returns the fields of a principal. Without a project they are those that version 0.2 reads."""
+    """Returns the fields of a principal. Without a project and a limit a day they are those that version 0.2 reads."""
     stored = as_object(value)
-    if isinstance(value, Principal) and value.project is None:
-        del stored["project"]
+    if isinstance(value, Principal):
+        for name in ("project", "a_day"):
+            if stored[name] is None:
+                del stored[name]
     return stored
 
 

@@ -196,6 +196,7 @@ class Caller:
     charged: receives the ledger entry that pays for a release, as soon as it exists.
     ceiling: the largest price of a new release, as dp_plan showed epsilon, rho and delta. None means no limit.
     project: name of the caller's project, the members of which share a part of the budget. None for no project.
+    a_day: part of a budget that the caller may spend on one day in UTC. None for no such limit.
     """
 
     name: str
@@ -207,6 +208,7 @@ class Caller:
     charged: Callable[[int], None] | None = field(default=None, compare=False)
     ceiling: Ceiling | None = field(default=None, compare=False)
     project: str | None = None
+    a_day: Fraction | None = None
 
     def require_tables(self, tables: Iterable[object]) -> None:
         for table in tables:

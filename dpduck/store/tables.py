@@ -37,6 +37,7 @@ BUDGETS = (
     ("remaining", "DOUBLE"), ("share", "DOUBLE"), ("declared", "VARCHAR"), ("epsilon_left", "DOUBLE"),
     ("policy", "VARCHAR"), ("period", "VARCHAR"), ("per_day", "DOUBLE"), ("lasts_until", "DATE"),
     ("warning", "VARCHAR"), ("project", "VARCHAR"), ("reserved", "DOUBLE"), ("reserved_for", "VARCHAR"),
+    ("a_day", "DOUBLE"), ("left_today", "DOUBLE"),
 )  # fmt: skip
 """Columns of dp_budget."""
 
@@ -87,7 +88,7 @@ def budgets(
     periods, and one for LIFETIME. per_day, lasts_until: the rate of the last 30 days, and the day on which it uses up
     the rest, for units without periods. A principal's rate is of their own charges. project: of the principal. What
     its members spent lowers the rest. reserved, reserved_for: what others may still spend of reservations, for the
-    owner alone.
+    owner alone. a_day, left_today: the part of each budget that a principal may spend on one day in UTC, and the rest.
     """
     rows: list[list[Value]] = []
     alike = Counter(fold(policy.table.table) for policy in (*policies, *dropped))
@@ -99,19 +100,20 @@ def budgets(
             continue
         name = policy.table.table if alike[fold(policy.table.table)] == 1 else str(policy.table)
         for account in _accounts(policy, ledger, caller, members):
-            for measure, whole, used, own, team, kept in _measures(account):
+            for measure, whole, used, own, team, kept, today in _measures(account):
                 total = whole if caller.share is None else whole * caller.share
                 left = max(Fraction(0), min(whole - used - kept, total - own, whole * part - team))
-                most = (
-                    left if measure == "epsilon" else _epsilon_left(account.budget, left) if measure == "rho" else None
-                )
+                left_today = None if caller.a_day is None else max(Fraction(0), min(left, whole * caller.a_day - today))
+                now_left = left if left_today is None else left_today
+                rho = _epsilon_left(account.budget, now_left) if measure == "rho" else None
+                most = now_left if measure == "epsilon" else rho
                 declared = _declaration(account.budget)
                 per_day = None if policy.unit.period is not None else _per_day(rates, policy.unit.key, measure)
                 until = None if per_day is None else last_day(left, per_day, now)
                 rows.append([
                     name, measure, total, own, left, caller.share, declared, most, state, account.period, per_day,
                     until, warn_of(own, total), caller.project, kept if caller.owner else None,
-                    _reservations(ledger, policy.unit.key) if caller.owner else None,
+                    _reservations(ledger, policy.unit.key) if caller.owner else None, caller.a_day, left_today,
                 ])  # fmt: skip
     return rows_sql(BUDGETS, rows)
 
@@ -135,7 +137,8 @@ def _per_day(rates: Mapping[str, SpendingRate], unit_key: str, measure: str) -> 
 class _Account:
     """Budget with the spending of all principals, of one principal (mine), and of the principal's project (team).
 
-    reserved: what others may still spend of their reservations. period: None for all time.
+    reserved: what others may still spend of their reservations. period: None for all time. today: the principal's
+    spending of this day.
     """
 
     budget: Budget
@@ -144,6 +147,7 @@ class _Account:
     period: str | None = None
     team: Charge = NOTHING
     reserved: Charge = NOTHING
+    today: Charge = NOTHING
 
 
 def _accounts(policy: Policy, ledger: Ledger, caller: Caller, team: Payer) -> Iterator[_Account]:
@@ -152,38 +156,42 @@ def _accounts(policy: Policy, ledger: Ledger, caller: Caller, team: Payer) -> It
     team: the members of the caller's project, () without a project.
     """
     key, budget, who = policy.unit.key, policy.budget, None if caller.share is None else caller.name
+    today = ledger.today(caller.name)
     if policy.unit.period is None:
         reserved = ledger.kept_for_others(key, caller.name)
-        yield _Account(budget, ledger.spent(key), ledger.spent(key, who), None, ledger.spent(key, team), reserved)
+        mine, others = ledger.spent(key, who), ledger.spent(key, team)
+        yield _Account(budget, ledger.spent(key), mine, None, others, reserved, ledger.spent(key, today))
         return
     touched = ledger.spent_by_run(key)
     for run, spent in touched:
         for period in each(run) if run.count <= MOST_SHOWN else [run]:
             mine = spent if who is None else ledger.spent(key, who, period)
-            yield _Account(budget, spent, mine, format_run(period), ledger.spent(key, team, period))
+            others, own_day = ledger.spent(key, team, period), ledger.spent(key, today, period)
+            yield _Account(budget, spent, mine, format_run(period), others, today=own_day)
     if sum(run.count for run, _ in touched) <= last_number(policy.unit.period.word):
         other = f"any other {policy.unit.period.word.lower()}"
         yield _Account(budget, NOTHING, NOTHING, other)
     if budget.lifetime is not None:
         person = ledger.spent_of_person(key)
         mine = person if who is None else ledger.spent_of_person(key, who)
-        yield _Account(budget.lifetime, person, mine, "LIFETIME", ledger.spent_of_person(key, team))
+        others, own_day = ledger.spent_of_person(key, team), ledger.spent_of_person(key, today)
+        yield _Account(budget.lifetime, person, mine, "LIFETIME", others, today=own_day)
 
 
-def _measures(account: _Account) -> list[tuple[str, Fraction, Fraction, Fraction, Fraction, Fraction]]:
+def _measures(account: _Account) -> list[tuple[str, Fraction, Fraction, Fraction, Fraction, Fraction, Fraction]]:
     """Lists the measures that add up: each with its budget, and the amounts of an account in the order of its fields.
 
-    These are the spending of all, of the principal and of the project, and what is reserved.
+    These are the spending of all, of the principal and of the project, what is reserved, and the principal's day.
     """
     budget, none = account.budget, Fraction(0)
-    charges = (account.spent, account.mine, account.team, account.reserved)
+    charges = (account.spent, account.mine, account.team, account.reserved, account.today)
     if budget.pure:
-        spent, mine, team, reserved = (charge.epsilon or none for charge in charges)
-        return [("epsilon", budget.epsilon or none, spent, mine, team, reserved)]
-    spent, mine, team, reserved = (charge.rho for charge in charges)
-    rho = ("rho", budget.rho or none, spent, mine, team, reserved)
-    spent, mine, team, reserved = (charge.delta for charge in charges)
-    keys = ("delta", budget.delta_keys, spent, mine, team, reserved)
+        spent, mine, team, reserved, today = (charge.epsilon or none for charge in charges)
+        return [("epsilon", budget.epsilon or none, spent, mine, team, reserved, today)]
+    spent, mine, team, reserved, today = (charge.rho for charge in charges)
+    rho = ("rho", budget.rho or none, spent, mine, team, reserved, today)
+    spent, mine, team, reserved, today = (charge.delta for charge in charges)
+    keys = ("delta", budget.delta_keys, spent, mine, team, reserved, today)
     return [rho, keys] if budget.delta_keys > 0 else [rho]
 
 

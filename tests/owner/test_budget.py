@@ -72,7 +72,7 @@ def test_a_pure_budget_adds_epsilon(clinic: Clinic) -> None:
     until = (datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=9)).date()
     assert clinic.rows("FROM dp_budget()") == [
         ("visits", "epsilon", 10.0, 1.0, 9.0, None, "epsilon = 10", 9.0, "in force", None, 1.0, until, None, None, 0.0,
-         None)
+         None, None, None)
     ]  # fmt: skip
     clinic.dp(by("sex", epsilon="9"))
     message = clinic.refused(by("ward", epsilon="0.000000001"))

@@ -35,6 +35,11 @@ Payer = str | tuple[str, ...] | None
 Members = Callable[[str], tuple[str, ...]]
 """Lists the principals of a payer of a reservation: the members of a project, or a principal alone."""
 
+MICROSECONDS = 86_400_000_000
+"""Of a day."""
+
+WIDENED = "a budget widened by the owner"
+
 UNBOUNDED = Fraction(1)
 """The delta of a person if nothing is proven. Every budget has a smaller delta."""
 
@@ -153,13 +158,13 @@ def _rho_allowed(epsilon: Fraction, delta: Fraction) -> Fraction:
         return ZERO
 
 
-def require_room(owner: str, budget: Budget | None, spent: Charge, charge: Charge) -> None:
-    """Refuses a charge above the amount that is left. owner: the name of the budget or the share, for the message."""
+def require_room(owner: str, budget: Budget | None, spent: Charge, charge: Charge, later: str = WIDENED) -> None:
+    """Refuses a charge above the amount that is left. owner, later: the budget's name and the advice if it is spent."""
     if budget is None:
         raise BudgetRefusal(f"there is no {owner}", accepted="CREATE PRIVACY POLICY with a BUDGET by the owner")
     if budget.rho is not None:
-        _require_sum("rho", owner, budget.rho, spent.rho, charge.rho)
-        _require_sum("delta for keys", owner, budget.delta_keys, spent.delta, charge.delta)
+        _require_sum("rho", owner, budget.rho, spent.rho, charge.rho, later)
+        _require_sum("delta for keys", owner, budget.delta_keys, spent.delta, charge.delta, later)
         return
     if charge.epsilon is None or charge.delta != 0 or spent.epsilon is None:
         raise BudgetRefusal(
@@ -168,7 +173,7 @@ def require_room(owner: str, budget: Budget | None, spent: Charge, charge: Charg
         )
     if budget.epsilon is None:
         raise InternalError("a pure budget must have an epsilon")
-    _require_sum("epsilon", owner, budget.epsilon, spent.epsilon, charge.epsilon)
+    _require_sum("epsilon", owner, budget.epsilon, spent.epsilon, charge.epsilon, later)
 
 
 @dataclass(frozen=True)
@@ -176,16 +181,18 @@ class Limit:
     """A budget, or a part of one, with the sum that was charged to it. name: for messages.
 
     person: whether it is a LIFETIME, which adds up what charges cost a person with rows in each of their periods.
+    later: the advice if nothing is left.
     """
 
     name: str
     budget: Budget | None
     spent: Charge
     person: bool = False
+    later: str = WIDENED
 
     def require_room(self, charge: Charge, periods: Periods | None) -> None:
         """Refuses a charge beyond what is left, or one without a proven bound for a person under a LIFETIME."""
-        require_room(self.name, self.budget, self.spent, self._amounts(charge, periods))
+        require_room(self.name, self.budget, self.spent, self._amounts(charge, periods), self.later)
 
     def times(self, charge: Charge, periods: Periods | None) -> int:
         """Returns how often a charge fits into what is left. If it fits n times, `require_room` passes n times."""
@@ -275,11 +282,11 @@ def _amounts(budget: Budget) -> tuple[Fraction, ...]:
     return (ZERO if adds is None else adds), budget.delta_keys
 
 
-def _require_sum(measure: str, owner: str, budget: Fraction, spent: Fraction, asked: Fraction) -> None:
+def _require_sum(measure: str, owner: str, budget: Fraction, spent: Fraction, asked: Fraction, later: str) -> None:
     if spent + asked <= budget:
         return
     left = max(ZERO, budget - spent)
-    accepted = f"{measure} of at most {format_amount(left, up=False)}" if left else "a budget widened by the owner"
+    accepted = f"{measure} of at most {format_amount(left, up=False)}" if left else later
     if measure == "delta for keys":  # LAPLACE_THRESHOLD spends its whole delta on keys
         accepted += "; GAUSSIAN_THRESHOLD, which takes a part of its delta" if left else ""
         accepted += "; for the owner ALTER PRIVACY POLICY ON .. SET BUDGET (epsilon = .., delta = .., delta_keys = ..)"
@@ -312,7 +319,7 @@ class LedgerState:
     """Sums over all verified rows, in memory, so that a charge never reads the whole ledger.
 
     spent, spent_by: by the charged key, which includes a unit's periods. periods: for units by periods, sums by unit
-    and principal, with None for all principals together.
+    and principal, with None for all principals together. Each principal's latest day has sums of its own (`on_day`).
     """
 
     def __init__(self) -> None:
@@ -325,6 +332,7 @@ class LedgerState:
         self.spent_by: dict[tuple[str, str], Charge] = {}
         self.periods: dict[tuple[str, str | None], PeriodSums] = {}
         self.reserved: dict[str, dict[str, Reservation]] = {}
+        self._days: dict[str, int] = {}
         self._hashes = bytearray(bytes.fromhex(GENESIS))
 
     def hash_at(self, row_id: int) -> str:
@@ -333,15 +341,16 @@ class LedgerState:
 
     def absorb(self, row: LedgerRow) -> None:
         charge = charge_of(row.epsilon, row.rho, row.delta)
-        key = (row.unit_key, row.principal)
+        payers = (row.principal, self._enter_day(row)) if charge != NOTHING else (row.principal,)
         self.spent[row.unit_key] = add_charges(self.spent.get(row.unit_key, NOTHING), charge)
-        self.spent_by[key] = add_charges(self.spent_by.get(key, NOTHING), charge)
+        for key in ((row.unit_key, payer) for payer in payers):
+            self.spent_by[key] = add_charges(self.spent_by.get(key, NOTHING), charge)
         unit_key, periods = split_key(row.unit_key)
         word = word_of(row.unit_key)
         if periods is None and word is not None and charge != NOTHING:  # written by a version without periods
             periods = every(word)
         if periods is not None:
-            for payer in (None, row.principal):
+            for payer in (None, *payers):
                 self.periods.setdefault((unit_key, payer), PeriodSums()).add(periods, charge)
         if row.budget is not None:
             self.budgets[row.unit_key] = budget_of(row.budget)
@@ -349,6 +358,18 @@ class LedgerState:
             self._absorb_reservation(row)
         self._hashes += bytes.fromhex(row.hash)
         self.last_id, self.last_hash, self.charged_last = row.id, row.hash, charge != NOTHING
+
+    def on_day(self, principal: str, at: int) -> str:
+        """Returns the payer of a principal's charges on a day in UTC. If a clock goes back, the day stays.
+
+        The payer has a line break, as no principal's name has.
+        """
+        return f"{principal}\n{max(at // MICROSECONDS, self._days.get(principal, 0))}"
+
+    def _enter_day(self, row: LedgerRow) -> str:
+        payer = self.on_day(row.principal, row.at)
+        self._days[row.principal] = int(payer.rpartition("\n")[2])
+        return payer
 
     def _absorb_reservation(self, row: LedgerRow) -> None:
         reservation = read_reservation(row.statement)

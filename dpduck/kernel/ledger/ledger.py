@@ -14,6 +14,7 @@ from functools import reduce
 from pathlib import Path
 
 from dpduck.kernel.ledger.budgets import (
+    WIDENED,
     Limit,
     Payer,
     name_of_change,
@@ -27,7 +28,7 @@ from dpduck.kernel.ledger.budgets import (
 )
 from dpduck.kernel.ledger.chain import LedgerChain
 from dpduck.kernel.ledger.copies import Begun
-from dpduck.kernel.ledger.entries import LedgerEntry, LedgerRow
+from dpduck.kernel.ledger.entries import LedgerEntry, LedgerRow, microseconds_of
 from dpduck.kernel.ledger.secrets import (
     BOUNDING_KEY,
     STORE_ID,
@@ -52,6 +53,8 @@ from dpduck.kernel.ledger.witness import Witness
 from dpduck.values.errors import BudgetRefusal, InternalError, Refusal, StoreError
 from dpduck.values.periods import Periods, charge_key, word_of
 from dpduck.values.privacy import NOTHING, Budget, Charge, add_charges
+
+TOMORROW = "the same after midnight in UTC, or a larger part a day, which the owner sets"
 
 
 class Ledger:
@@ -178,6 +181,7 @@ class Ledger:
         principal: str | None = None,
         allotment: Fraction | None = None,
         project: str | None = None,
+        a_day: Fraction | None = None,
         periods: Periods | None = None,
         anew: bool = True,
     ) -> None:
@@ -186,22 +190,22 @@ class Ledger:
         with self._lock:
             if anew:
                 self._chain.read_on()
-            self._require_room(unit_key, charge, principal, allotment, project, periods)
+            self._require_room(unit_key, charge, principal, allotment, project, a_day, periods)
 
     def charge(
         self, unit_key: str, table_name: str, charge: Charge, principal: str, statement: str, mechanism: str, *,
-        allotment: Fraction | None = None, project: str | None = None, note: Note | None = None,
-        periods: Periods | None = None,
+        allotment: Fraction | None = None, project: str | None = None, a_day: Fraction | None = None,
+        note: Note | None = None, periods: Periods | None = None,
     ) -> int:  # fmt: skip
         """Records a charge and returns its entry's number. On return it is on disk, inside and outside the store.
 
-        allotment: share of the unit's budget for this principal. project: the principal's project, if any. periods: run
-        that may be read. note: see LedgerChain.write.
+        allotment, a_day: parts of the unit's budget for this principal, in all and on one day in UTC. project: the
+        principal's project, if any. periods: run that may be read. note: see LedgerChain.write.
         """
         require_charge(charge)
 
         def prepare() -> LedgerRow:
-            self._require_room(unit_key, charge, principal, allotment, project, periods)
+            self._require_room(unit_key, charge, principal, allotment, project, a_day, periods)
             key = charge_key(unit_key, periods)
             return self._chain.row(key, table_name, charge, principal, statement, mechanism)
 
@@ -269,17 +273,27 @@ class Ledger:
         *,
         allotment: Fraction | None = None,
         project: str | None = None,
+        a_day: Fraction | None = None,
         periods: Periods | None = None,
     ) -> int:
         """Returns how often this charge still fits. If it fits n times, that many charges go through, and no more."""
         require_charge(charge)
         with self._lock:
             self._chain.read_on()
-            limits = self._limits(unit_key, principal, allotment, project, periods)
+            limits = self._limits(unit_key, principal, allotment, project, a_day, periods)
         try:
             return min(limit.times(charge, periods) for limit in limits)
         except BudgetRefusal:  # no bound is proven for LIFETIME
             return 0
+
+    def today(self, principal: str) -> Payer:
+        """Returns the payer of a principal's charges on this day in UTC, for `spent` and the like."""
+        with self._lock:
+            self._chain.read_on()
+            return self._today(principal)
+
+    def _today(self, principal: str) -> str:
+        return self._chain.state.on_day(principal, microseconds_of(now_in_utc()))
 
     def project(self, name: str) -> Project:
         return find_project(self.secrets, name)
@@ -343,9 +357,9 @@ class Ledger:
 
     def _require_room(
         self, unit_key: str, charge: Charge, principal: str | None, allotment: Fraction | None, project: str | None,
-        periods: Periods | None,
+        a_day: Fraction | None, periods: Periods | None,
     ) -> None:  # fmt: skip
-        limits = self._limits(unit_key, principal, allotment, project, periods)
+        limits = self._limits(unit_key, principal, allotment, project, a_day, periods)
         if periods is not None and any(limit.person for limit in limits):
             require_proven(charge, periods)
         for limit in limits:
@@ -353,7 +367,7 @@ class Ledger:
 
     def _limits(
         self, unit_key: str, principal: str | None, allotment: Fraction | None, project: str | None,
-        periods: Periods | None,
+        a_day: Fraction | None, periods: Periods | None,
     ) -> list[Limit]:  # fmt: skip
         """Lists what bounds a charge, in any of its periods: the budget, the parts of a principal and of its project.
 
@@ -363,9 +377,12 @@ class Ledger:
         state = self._chain.state
         budget, owner = state.budgets.get(unit_key), f"budget of {unit_key}"
         parts: list[tuple[str, Budget | None, Payer]] = [(owner, budget, None)]
+        if principal is None and (allotment is not None or a_day is not None):
+            raise InternalError("an allotment belongs to a principal")
+        today = None if principal is None or a_day is None else self._today(principal)
+        if a_day is not None:
+            parts.append((f"part of {principal} for this day in the {owner}", share_of(budget, a_day), today))
         if allotment is not None:
-            if principal is None:
-                raise InternalError("an allotment belongs to a principal")
             parts.append((f"share of {principal} in the {owner}", share_of(budget, allotment), principal))
         if project is not None:
             team = find_project(self.secrets, project)  # read after the entries: all who charged are in its list
@@ -376,7 +393,8 @@ class Ledger:
             spent = state.of(unit_key, payer, periods)
             if payer is None:
                 spent = add_charges(spent, self._kept_for_others(unit_key, principal))
-            limits.append(Limit(name, part, spent))
+            later = WIDENED if payer is None or payer != today else TOMORROW
+            limits.append(Limit(name, part, spent, later=later))
             lifetime = None if part is None or periods is None else part.lifetime
             if lifetime is not None:
                 spent = state.of_person(unit_key, payer)
