@@ -8,6 +8,7 @@ from pathlib import Path
 import duckdb
 
 from dpduck.database.connection import connect
+from dpduck.store.attaching import open_database
 from dpduck.values.errors import Refusal
 
 MARK = "made_by_dpduck_demo"
@@ -57,7 +58,7 @@ def run_demo(directory: Path, say: Callable[[str], None], steps: Callable[[str],
     """Makes the clinic in a directory, and shows each step. say: prints a line. steps: reports progress."""
     _make_room(directory)
     steps("making 1,000,000 visits of 200,000 patients")
-    with duckdb.connect(str(directory / "clinic.duckdb")) as clinic:
+    with open_database(directory / "clinic.duckdb") as clinic:
         for statement in CLINIC:
             clinic.execute(statement)
     with connect(directory / "clinic.duckdb") as con:

@@ -36,10 +36,10 @@ def _of_duckdb(error: Exception) -> str | None:
     return one_line(error) if isinstance(error, duckdb.Error) else None
 
 
-def _database_here() -> str:
+def _database_here() -> Path | None:
     context = click.get_current_context(silent=True)
     named = None if context is None else context.params.get("database")
-    return named.stem if isinstance(named, Path) else "that"
+    return named if isinstance(named, Path) else None
 
 
 def one_line(error: Exception) -> str:

@@ -93,9 +93,10 @@ def twin(database: Path, target: Path, rows: int, store: Path | None) -> None:
 def _import(database: Path, table: str, file: Path) -> None:
     import duckdb  # noqa: PLC0415
 
+    from dpduck.store.attaching import open_database  # noqa: PLC0415
     from dpduck.values.quoting import quote_identifier, quote_text  # noqa: PLC0415
 
-    with duckdb.connect(str(database)) as con:
+    with open_database(database) as con:
         try:
             con.execute(f"CREATE TABLE {quote_identifier(table)} AS FROM {quote_text(str(file))}")
         except duckdb.CatalogException:

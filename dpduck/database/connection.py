@@ -18,7 +18,14 @@ from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.ledger.secrets import Steps, no_step
 from dpduck.kernel.ledger.witness import state_directory
 from dpduck.kernel.rows.plans import keep_plans_plain
-from dpduck.store.attaching import STORE_NAME, attach_store, database_file, detach_store, require_no_store
+from dpduck.store.attaching import (
+    STORE_NAME,
+    attach_store,
+    database_file,
+    detach_store,
+    open_database,
+    require_no_store,
+)
 from dpduck.store.cursors import DatabaseConnections, OpenCursor
 from dpduck.store.store_files import StoreFiles, store_files
 from dpduck.values.errors import Refusal, StoreError
@@ -57,7 +64,7 @@ def open_for_lists(
     database: str | Path, store: str | Path | None = None
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Started]]:
     """Opens a database for lists that need no dp functions. Registering any function makes DuckDB import numpy."""
-    with duckdb.connect(str(database)) as connection:
+    with open_database(database) as connection:
         with _with_store(connection, store) as files:
             started = _start(connection, files, no_step)
         yield connection, started
@@ -95,8 +102,11 @@ def _start(connection: duckdb.DuckDBPyConnection, files: StoreFiles, steps: Step
 def connect(
     database: str | Path = ":memory:", store: str | Path | None = None, **options: Any
 ) -> duckdb.DuckDBPyConnection:
-    """Opens a database with duckdb.connect and loads dpduck. Returns the plain duckdb connection."""
-    connection = duckdb.connect(str(database), **options)
+    """Opens a database with duckdb.connect and loads dpduck. Returns the plain duckdb connection.
+
+    DuckDB 1.5 and 2.0 can open a new file, whichever made it. options: those of duckdb.connect.
+    """
+    connection = open_database(database, **options)
     try:
         return load(connection, store)
     except BaseException:

@@ -46,7 +46,7 @@ def open_store(store: Path) -> duckdb.DuckDBPyConnection:
         connection.close()
         if "already attached" in str(error):
             raise StoreError("the store is open in this process; accepted: publishing when it is closed") from None
-        raise not_opened(error, store.stem, "the store") or StoreError(
+        raise not_opened(error, store, "the store") or StoreError(
             "the store cannot be read: it is no DuckDB file; accepted: the file <name>_private.duckdb"
         ) from None
     return connection

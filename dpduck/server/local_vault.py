@@ -312,7 +312,7 @@ def _open_database(database: Path) -> duckdb.DuckDBPyConnection:
             },
         )
     except duckdb.Error as error:
-        raise not_opened(error, database.stem) or StoreError(
+        raise not_opened(error, database) or StoreError(
             "the database cannot be opened: it is no DuckDB file, or another process writes to it; "
             "accepted: a DuckDB file that no other process has open for writing"
         ) from None

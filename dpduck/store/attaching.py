@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -12,23 +14,61 @@ from dpduck.values.errors import Refusal, StoreError
 from dpduck.values.quoting import quote_identifier, quote_text
 
 STORE_NAME = "private"
-STORAGE_VERSION = "v1.5.0"  # the oldest DuckDB that must be able to open a store, whichever version wrote it
+STORAGE_VERSION = "v1.5.0"  # the oldest DuckDB that must be able to open every file made here, whichever wrote it
+
+_WRITER, _WRITTEN_BY = slice(52, 84), re.compile(r"v(\d+\.\d+\.\d+[\w.-]*)", re.ASCII)
+"""Place of the writer's version in a file's header, and its form."""
 
 
-def not_opened(error: duckdb.Error, name: str, what: str = "the database") -> StoreError | None:
+def open_database(database: str | Path, **options: Any) -> duckdb.DuckDBPyConnection:
+    """Opens a database. A new file is made so that DuckDB 1.5 can open it, too: by itself, 2.0 would use a new format.
+
+    options: those of duckdb.connect.
+    """
+    path = str(database)
+    new = path not in ("", ":default:") and not path.startswith((":memory:", "md:")) and not Path(path).exists()
+    told = "storage_compatibility_version" in (options.get("config") or {})
+    try:
+        if new and not told and not options.get("read_only") and not duckdb.__version__.startswith("1."):
+            with duckdb.connect() as maker:
+                maker.execute(f"ATTACH {quote_text(path)} AS made (STORAGE_VERSION '{STORAGE_VERSION}')")
+        return duckdb.connect(path, **options)
+    except duckdb.IOException as error:
+        if not _is_newer(error):
+            raise
+        raise not_opened(error, Path(path)) or error from None
+
+
+def not_opened(error: duckdb.Error, file: Path | None, what: str = "the database") -> StoreError | None:
     """Returns the reason why a file cannot be opened: a newer DuckDB wrote it, or it is in use. None for other reasons.
 
-    name: the file's name without its ending, for a statement that copies the file.
+    file: the file, whose header names the DuckDB that wrote it. None if it is not known.
     """
-    if "version number" in str(error):
+    if _is_newer(error):
+        name = "that.duckdb" if file is None else file.name
         return StoreError(
-            f"{what} was written by a newer DuckDB than {duckdb.__version__}, which is installed here; accepted: "
-            f"a copy by that DuckDB in its place: ATTACH 'copy.duckdb' AS copy (STORAGE_VERSION '{STORAGE_VERSION}'); "
-            f"COPY FROM DATABASE {quote_identifier(name)} TO copy"
+            f"{name} was written by {_writer(file)}, and DuckDB {duckdb.__version__}, which is installed here, cannot "
+            f"read it; accepted: a copy by that DuckDB in its place: ATTACH {quote_text(name)} AS newer (READ_ONLY); "
+            f"ATTACH 'copy.duckdb' AS copy (STORAGE_VERSION '{STORAGE_VERSION}'); COPY FROM DATABASE newer TO copy"
         )
     if re.search(r"\block\b", str(error)) is None:  # for a damaged file DuckDB names a block
         return None
     return StoreError(f"{what} is in use by another process, perhaps dpduck serve; accepted: {WHEN_ENDED}")
+
+
+def _is_newer(error: duckdb.Error) -> bool:
+    return "version number" in str(error)
+
+
+def _writer(file: Path | None) -> str:
+    """Returns the DuckDB that wrote a file, by the file's header."""
+    with suppress(OSError, UnicodeDecodeError):
+        if file is not None:
+            with file.open("rb") as opened:
+                written = opened.read(_WRITER.stop)[_WRITER].rstrip(b"\0").decode("ascii")
+            if (version := _WRITTEN_BY.fullmatch(written)) is not None:
+                return f"DuckDB {version[1]}"
+    return "a newer DuckDB"
 
 
 def require_no_store(connection: duckdb.DuckDBPyConnection) -> None:
@@ -78,7 +118,7 @@ def attach_store(connection: duckdb.DuckDBPyConnection, files: StoreFiles) -> bo
                 "the store cannot be written: it, or the disk that it is on, is read-only for this user; "
                 "accepted: a copy on another disk (dpduck publish gives released tables that anybody can read)"
             ) from None
-        raise not_opened(error, STORE_NAME, "the store") or StoreError(
+        raise not_opened(error, files.store, "the store") or StoreError(
             "the store cannot be opened: it is no DuckDB file, or it is in use by another process; "
             "accepted: the file that dpduck made, in one process at a time"
         ) from None

@@ -25,6 +25,7 @@ from dpduck.kernel.worker.program import BATCH_TEXTS
 from dpduck.language.rows.facts import CatalogColumn
 from dpduck.language.text.names import TableName
 from dpduck.store.attached import Still, look_up_fact
+from dpduck.store.attaching import STORAGE_VERSION
 from dpduck.store.prepared_records import PreparedRecord
 from dpduck.values.errors import InternalError, Refusal, StoreError
 from dpduck.values.quoting import quote_identifier, quote_text
@@ -74,9 +75,10 @@ class PreparedFiles:
         if part is not None:
             part.mkdir(mode=0o700)
         place = ":memory:" if part is None else str(part / "twin.duckdb")
+        options = f"BLOCK_SIZE {BLOCK}" + ("" if part is None else f", STORAGE_VERSION '{STORAGE_VERSION}'")
         try:
             with self.cursor() as cursor, self._within_limit(cursor):
-                cursor.execute(f"ATTACH {quote_text(place)} AS {catalog} (BLOCK_SIZE {BLOCK})")
+                cursor.execute(f"ATTACH {quote_text(place)} AS {catalog} ({options})")
                 yield cursor, f"{catalog}.{TABLE}"
                 cursor.execute(f"CREATE TABLE {catalog}.main.header (nonce VARCHAR, layout VARCHAR, mac VARCHAR)")
                 cursor.execute(

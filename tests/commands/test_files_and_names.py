@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -14,6 +13,7 @@ from click.testing import CliRunner, Result
 import dpduck
 from dpduck.commands.command_line import main
 from dpduck.publish import checker
+from tests.support.newer_file import make_newer
 
 NAME = "Ünï Tablé"
 POLICY = f'CREATE PRIVACY POLICY ON "{NAME}" (PRIVACY UNIT ROW, BUDGET (epsilon = 1))'
@@ -64,32 +64,38 @@ def test_a_mark_before_the_first_letter_is_not_read(clinic: Path) -> None:
     assert ran.exit_code == 0 and "is in force" in ran.output
 
 
-@pytest.mark.parametrize(
-    "words",
-    [("budget",), ("sql", "FROM private.v"), ("policy", "show"), ("report", "--to", "page.html"), ("prepare",),
-     ("compare", "made"), ("audit",), ("policy", "draft", NAME)],
+OPENING = (
+    ("audit",), ("budget",), ("check", NAME), ("compare", "made"), ("explain", "SELECT"), ("ledger",), ("policies",),
+    ("policy draft", NAME), ("policy show",), ("policy twin", "--to", "made.duckdb"), ("prepare",),
+    ("release", "plan.sql", "--to", "released"), ("releases",), ("report", "--to", "page.html"), ("serve",),
+    ("show", "v"), ("sql", "FROM dp_budget()"), ("sql", "FROM private.v"), ("sql", POLICY),
+    ("sql", "ALTER PRIVACY POLICY ON t SET MAX EPSILON 1", "--dry-run"), ("trial", "plan.sql"),
 )  # fmt: skip
+"""Commands that open a database."""
+
+STORE_ALONE = (
+    ("certify", "--to", "bundle"), ("document codebook",), ("publish", "--to", "published.duckdb"), ("verify",),
+)  # fmt: skip
+"""Commands that open a store, and no database."""
+
+
+@pytest.mark.parametrize("words", [*OPENING, *STORE_ALONE], ids=" ".join)
 def test_a_file_of_a_newer_duckdb_is_named_by_every_command(
     clinic: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One message, which says how to make a copy that can be read here."""
-    connect = duckdb.connect
-
-    def refused(database: str = ":memory:", **options: Any) -> duckdb.DuckDBPyConnection:
-        if database == str(clinic):
-            raise duckdb.IOException(
-                "IO Error: Trying to read a database file with version number 999, but we can only"
-            )
-        return connect(database, **options)
-
-    monkeypatch.setattr(duckdb, "connect", refused)
+    """One message, with the DuckDB that wrote the file, and lines that make a copy which can be read here."""
+    monkeypatch.chdir(clinic.parent)
+    assert run("sql", clinic, POLICY).exit_code == 0
+    view = f'CREATE PRIVATE VIEW v OPTIONS (epsilon = 0.1) AS SELECT count(*) AS n FROM "{NAME}"'
+    Path("plan.sql").write_text(view, "utf-8")
+    newer = make_newer(clinic if words in OPENING else clinic.with_name("clinic_private.duckdb"))
     command, *rest = words
-    placed = [command, rest.pop(0), clinic, *rest] if command == "policy" else [command, clinic, *rest]
-    ran = run(*placed)
-    assert ran.exit_code == 1 and ran.output == (
-        f"Error: the database was written by a newer DuckDB than {duckdb.__version__}, which is installed here; "
-        "accepted: a copy by that DuckDB in its place: ATTACH 'copy.duckdb' AS copy (STORAGE_VERSION 'v1.5.0'); "
-        'COPY FROM DATABASE "clinic" TO copy\n'
+    ran = run(*command.split(), clinic, *rest)
+    assert ran.exit_code == 1
+    assert ran.output.splitlines()[-1] == (
+        f"Error: {newer.name} was written by DuckDB 9.0.0, and DuckDB {duckdb.__version__}, which is installed here, "
+        f"cannot read it; accepted: a copy by that DuckDB in its place: ATTACH '{newer.name}' AS newer (READ_ONLY); "
+        "ATTACH 'copy.duckdb' AS copy (STORAGE_VERSION 'v1.5.0'); COPY FROM DATABASE newer TO copy"
     )
 
 

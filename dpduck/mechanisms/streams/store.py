@@ -19,6 +19,7 @@ from dpduck.kernel.ledger.table import Note
 from dpduck.kernel.queries.stream_state import LedgerVersion, StreamShape, StreamState, file_refusal
 from dpduck.kernel.rows import reader
 from dpduck.mechanisms.certificate import versions_text
+from dpduck.store.attaching import STORAGE_VERSION
 from dpduck.store.cursors import OpenCursor, transaction
 from dpduck.store.named import OWNER_NAME
 from dpduck.store.prepared_files import PreparedFiles
@@ -169,8 +170,9 @@ def open_state(
         raise file_refusal("is not there")
     with files.cursor() as cursor:
         try:
-            attached = ":memory:" if path is None else str(path)
-            cursor.execute(f"ATTACH IF NOT EXISTS {quote_text(attached)} AS {place}")
+            attached = "':memory:'" if path is None else quote_text(str(path))
+            options = "" if path is None else f" (STORAGE_VERSION '{STORAGE_VERSION}')"
+            cursor.execute(f"ATTACH IF NOT EXISTS {attached} AS {place}{options}")
             if path is not None:
                 path.chmod(0o600)
         except (duckdb.Error, OSError):

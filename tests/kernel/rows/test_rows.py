@@ -283,6 +283,7 @@ MOVING = {
     *("row_group_pruner", "join_filter_pushdown", "compressed_materialization"),
 }
 MOVING_OF_2 = {"scalar_fn_pushdown", "type_pushdown", "remote_pushdown", "projection_pullup", "projection_placement"}
+NEW_IN_2 = {"self_join_aggregate"}  # of 2.0.1, off until somebody has looked at it
 
 
 def test_counts_join_by_equalities_whatever_is_set() -> None:
@@ -298,7 +299,7 @@ def test_counts_join_by_equalities_whatever_is_set() -> None:
 
 def test_passes_that_nobody_looked_at_are_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Optimizer passes are off if they move expressions or read statistics, or if they are new, as top_n is here."""
-    known = MOVING if duckdb.__version__.startswith("1.") else MOVING | MOVING_OF_2
+    known = MOVING if duckdb.__version__.startswith("1.") else MOVING | MOVING_OF_2 | NEW_IN_2
     monkeypatch.setattr(plans, "STAY", plans.STAY.replace(" top_n ", " ").replace(" top_n\n", " "))
     with duckdb.connect() as connection:
         plans.keep_plans_plain(connection)
