@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
@@ -19,6 +19,7 @@ from dpduck.server.gate import Service, open_service
 from dpduck.server.idle_vault import Keeping
 from dpduck.server.limits import Limits, limit_memory
 from dpduck.server.quack import QuackListener
+from dpduck.server.web.identity import TrustedProxy, open_proxy
 from dpduck.server.web.listener import WebListener, page_address
 from dpduck.store.store_files import store_files
 from dpduck.values.child_process import ChildProcess
@@ -33,10 +34,20 @@ LAST_STATEMENTS, LAST_CONNECTIONS = 20.0, 10.0
 
 
 @dataclass(frozen=True)
+class Proxied:
+    """Options about a proxy that states identities: its header, its addresses, and the file with its secret."""
+
+    header: str | None = None
+    addresses: tuple[str, ...] = ()
+    secret: Path | None = None
+
+
+@dataclass(frozen=True)
 class Listening:
     """Addresses of the listeners, None for no listener. in_the_clear: whether Quack may serve others without TLS.
 
-    origin: the page's origin in browsers, if a proxy stands before it. title: the page's title.
+    origin: the page's origin in browsers, if a proxy stands before it. title: the page's title. proxied: the proxy that
+    states who a browser's user is.
     """
 
     quack: str | None
@@ -46,6 +57,7 @@ class Listening:
     in_the_clear: bool
     origin: str | None
     title: str = ""
+    proxied: Proxied = field(default_factory=Proxied)
 
 
 def listen(
@@ -106,7 +118,8 @@ def _open_others(
         click.echo(flight.address)
         closing.append(flight.close)
     if listening.web is not None and not ended.is_set():
-        page = WebListener(listening.web, service, limits, listening.tls, listening.origin, listening.title)
+        origin, title = listening.origin, listening.title
+        page = WebListener(listening.web, service, limits, listening.tls, origin, title, _proxy(listening))
         click.echo(page.address)
         if page.warning:
             click.echo(page.warning, err=True)
@@ -118,6 +131,13 @@ def _require_addresses(listening: Listening) -> None:
         raise Refusal("there is nothing to listen on", accepted="--listen quack:localhost:9494, --flight-sql or --web")
     if listening.web is not None:
         page_address(listening.web, listening.tls, listening.origin)
+    if _proxy(listening) is not None and listening.web is None:
+        raise Refusal("identities are stated to the page, and there is none", accepted="--web beside them")
+
+
+def _proxy(listening: Listening) -> TrustedProxy | None:
+    proxied = listening.proxied
+    return open_proxy(proxied.header, proxied.addresses, proxied.secret)
 
 
 def _say_what_is_served(service: Service, path: Path) -> None:

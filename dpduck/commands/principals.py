@@ -18,7 +18,7 @@ from dpduck.values.per_cent import in_per_cent
 if TYPE_CHECKING:
     from dpduck.server.principals import PrincipalBook
 
-COLUMNS = ("name", "share", "tables", "until", "project", "a_day")
+COLUMNS = ("name", "share", "tables", "until", "project", "a_day", "identity")
 """Printed facts about each principal."""
 
 
@@ -36,9 +36,10 @@ def principal() -> None:
 @click.option("--until", help="The token's last day, as in 2027-01-31; no end if not given.")
 @click.option("--project", help="A project, with a share that its members spend together.")
 @click.option("--a-day", help="Of each budget on one day in UTC: 1%, or 1/50. For agents, above all.")
+@click.option("--identity", help="What a trusted proxy states for it, as in alice@example.org; else its name.")
 def add(
     database: Path, name: str, store: Path | None, share: str | None, tables: str | None, until: str | None,
-    project: str | None, a_day: str | None,
+    project: str | None, a_day: str | None, identity: str | None,
 ) -> None:  # fmt: skip
     """Add a principal and print the token, once: only its hash is kept."""
     from dpduck.server.principals import parse_share, parse_until  # noqa: PLC0415
@@ -48,7 +49,7 @@ def add(
         require_policies(store_files(database, store).store, named or [])
         part, end = None if share is None else parse_share(share), None if until is None else parse_until(until)
         daily = None if a_day is None else parse_share(a_day)
-        click.echo(_book(database, store).add(name, part, named, end, project, daily))
+        click.echo(_book(database, store).add(name, part, named, end, project, daily, identity))
 
 
 @principal.command()
@@ -65,6 +66,18 @@ def limit(database: Path, name: str, store: Path | None, a_day: str) -> None:
         _book(database, store).limit_day(name, part)
         shown = "all that its share allows" if part is None else f"{in_per_cent(part, up=False)} of each budget"
         click.echo(f"{name}: {shown} on one day in UTC")
+
+
+@principal.command()
+@DATABASE
+@click.argument("name")
+@click.argument("stated", metavar="[IDENTITY]", required=False)
+@STORE
+def identity(database: Path, name: str, stated: str | None, store: Path | None) -> None:
+    """Set the IDENTITY that a trusted proxy states for a principal. Without IDENTITY, take it away."""
+    with one_line_errors():
+        _book(database, store).put_identity(name, stated)
+        click.echo(f"{name} has no identity now" if stated is None else f"{name} is {stated}")
 
 
 @principal.command()
@@ -106,7 +119,7 @@ def list_principals(database: Path, store: Path | None, shape: str) -> None:
             tables = None if entry.tables is None else list(entry.tables)
             until = None if entry.until is None else entry.until.isoformat()
             daily = None if entry.a_day is None else str(entry.a_day)
-            rows.append((entry.name, share, tables, until, entry.project, daily))
+            rows.append((entry.name, share, tables, until, entry.project, daily, entry.identity))
         if not rows:
             return
         if shape == "box":
@@ -124,9 +137,9 @@ def _print_box(rows: Sequence[tuple[object, ...]]) -> None:
     with duckdb.connect() as con:
         con.execute(
             "CREATE TABLE principals (name VARCHAR, share VARCHAR, tables VARCHAR[], until VARCHAR, project VARCHAR, "
-            "a_day VARCHAR)"
+            "a_day VARCHAR, identity VARCHAR)"
         )
-        con.executemany("INSERT INTO principals VALUES (?, ?, ?, ?, ?, ?)", rows)
+        con.executemany("INSERT INTO principals VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
         print_box(con.sql("FROM principals"))
 
 

@@ -42,6 +42,9 @@ BESIDE_VAULT = 8 << 30
 )
 @click.option("--web", is_flag=False, flag_value="127.0.0.1:8080", help="A page too, at 127.0.0.1:8080 or ADDRESS.")
 @click.option("--web-origin", help="How browsers see it behind a proxy that speaks TLS: https://NAME.")
+@click.option("--identity-header", help="Behind a proxy that logs people in: its header with who it is.")
+@click.option("--identity-from", multiple=True, help="The proxy's address, as 127.0.0.1/32; several times.")
+@click.option("--identity-secret", type=FILE, help="The secret that the proxy sends as X-Dpduck-Proxy-Secret.")
 @click.option("--web-title", default="", help="What the page is about and whose it is: everybody sees it at log-in.")
 @click.option(
     "--tls-certificate", type=FILE, help="Of Flight SQL and the page: the certificate with its chain, in PEM."
@@ -62,30 +65,12 @@ BESIDE_VAULT = 8 << 30
 @click.option("--prepare", is_flag=True, help="Prepare the tables that have a policy and are not prepared.")
 @click.option("--engine", multiple=True, help="Whose tables are counted there: NAME=sc://HOST:PORT; several times.")
 def serve(
-    database: Path,
-    store: Path | None,
-    address: str,
-    flight_sql: str | None,
-    web: str | None,
-    web_origin: str | None,
-    web_title: str,
-    tls_certificate: Path | None,
-    tls_key: Path | None,
-    in_the_clear: bool,
-    audit: Path | None,
-    seconds: float,
-    rows: int,
-    characters: int,
-    at_once: int,
-    views: int,
-    releases: int,
-    released_rows: int,
-    floor: float,
-    memory: str,
-    vault_memory: str | None,
-    prepare: bool,
-    engine: tuple[str, ...],
-) -> None:
+    database: Path, store: Path | None, address: str, flight_sql: str | None, web: str | None, web_origin: str | None,
+    identity_header: str | None, identity_from: tuple[str, ...], identity_secret: Path | None, web_title: str,
+    tls_certificate: Path | None, tls_key: Path | None, in_the_clear: bool, audit: Path | None, seconds: float,
+    rows: int, characters: int, at_once: int, views: int, releases: int, released_rows: int, floor: float,
+    memory: str, vault_memory: str | None, prepare: bool, engine: tuple[str, ...],
+) -> None:  # fmt: skip
     """Serve DATABASE's private answers to the principals of its store, until the process is told to end."""
     ended, again = threading.Event(), threading.Event()
     _on_signals(ended, again)
@@ -100,12 +85,13 @@ def serve(
         keeping = Keeping(Quota(releases, released_rows), floor, own, min(seconds, SECONDS), engine)
         idle = begin_idle_vault()
         try:  # the vault's process makes its imports meanwhile
-            from dpduck.commands.listening import Listening, listen  # noqa: PLC0415
+            from dpduck.commands.listening import Listening, Proxied, listen  # noqa: PLC0415
 
             if prepare:
                 _prepare(database, store)
             quack = None if address == "none" else address
-            listening = Listening(quack, flight_sql, web, tls, in_the_clear, web_origin, web_title)
+            proxy = Proxied(identity_header, identity_from, identity_secret)
+            listening = Listening(quack, flight_sql, web, tls, in_the_clear, web_origin, web_title, proxy)
             listen(database, store, listening, limits, keeping, audit, idle, ended, again)
         finally:
             idle.kill()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field
 
-from dpduck.server.limits import FLOOR, SECONDS, Quota, stand_back
+from dpduck.server.limits import FLOOR, SECONDS, Quota
 from dpduck.values.child_process import ChildProcess
 
 KINDNESS = 5
@@ -33,9 +33,6 @@ class Keeping:
     engines: tuple[str, ...] = ()
 
 
-def begin_idle_vault(kindness: int | None = None) -> ChildProcess:
-    """Starts an idle process, which ends when its socket is closed. kindness: steps of nice, if nobody waits."""
-    vault = ChildProcess([sys.executable, "-m", "dpduck.server.vault_process"], None, PATIENCE)
-    if kindness is not None:
-        stand_back(kindness, vault.process.pid)
-    return vault
+def begin_idle_vault() -> ChildProcess:
+    """Starts an idle process, which ends when its socket is closed."""
+    return ChildProcess([sys.executable, "-m", "dpduck.server.vault_process"], None, PATIENCE)

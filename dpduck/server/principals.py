@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from dpduck.kernel.ledger.secrets import Secrets, SecretsFile
 from dpduck.kernel.ledger.shares import Project, change_project, read_projects
 from dpduck.values.errors import PermissionRefusal, Refusal, StoreError
+from dpduck.values.identities import is_identity
 from dpduck.values.records import as_object, read_record
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ class Principal:
 
     token_hash: hexadecimal SHA-256 of the token. until: the last moment at which the token is valid, None for no end.
     project: the project, the members of which share a part of each budget, None for none. a_day: the fraction of each
-    budget that it may spend on one day in UTC, None for no such limit.
+    budget that it may spend on one day in UTC, None for no such limit. identity: the identity that a trusted proxy
+    states for it, None for its own name.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Principal:
     until: datetime | None = None
     project: str | None = None
     a_day: Fraction | None = None
+    identity: str | None = None
 
     def in_force(self, now: datetime | None = None) -> bool:
         return self.until is None or (now or datetime.now(UTC)) <= self.until
@@ -76,6 +79,7 @@ class PrincipalBook:
         until: datetime | None = None,
         project: str | None = None,
         a_day: Fraction | None = None,
+        identity: str | None = None,
     ) -> str:
         """Adds a principal, to a project if one is named. Returns the token, which is not stored."""
         if not _NAME.fullmatch(name) or name.lower() in _RESERVED:
@@ -87,14 +91,33 @@ class PrincipalBook:
                 _require_share(part)
         if any(name.lower() == other.name.lower() for other in self.projects()):
             raise Refusal(f"there is a project {name!r}", accepted="another name")
+        _require_identity(self.all(), name, identity)
         if project is not None:
             _without(self.all(), name, missing=False)
             change_project(self._kept, project, None, name)  # before the token: no member asks without its project
         token = f"dpduck_{secrets.token_urlsafe(_TOKEN_BYTES)}"
         named = None if tables is None else tuple(tables)
-        added = Principal(name, share, named, hash_token(token), until, project, a_day)
-        self._change(lambda present: (*_without(present, name, missing=False), added))
+        added = Principal(name, share, named, hash_token(token), until, project, a_day, identity)
+
+        def with_added(present: tuple[Principal, ...]) -> tuple[Principal, ...]:
+            _require_identity(present, name, identity)  # another process may have added one meanwhile
+            return (*_without(present, name, missing=False), added)
+
+        self._change(with_added)
         return token
+
+    def put_identity(self, name: str, identity: str | None) -> None:
+        """Sets the identity that a trusted proxy states for a principal. None takes it away."""
+
+        def with_identity(present: tuple[Principal, ...]) -> tuple[Principal, ...]:
+            _without(present, name, missing=True)
+            _require_identity(present, name, identity)
+            return tuple(
+                replace(principal, identity=identity) if principal.name.lower() == name.lower() else principal
+                for principal in present
+            )
+
+        self._change(with_identity)
 
     def revoke(self, name: str) -> None:
         """Removes a principal with its token. Earlier charges to its name stay."""
@@ -146,6 +169,11 @@ class PrincipalBook:
                 holder = principal
         return holder if holder is None or holder.in_force() else None
 
+    def find_identity(self, identity: str) -> Principal | None:
+        """Returns the principal with this identity, or else of this name without any identity. None if not in force."""
+        found = [principal for principal in self.all() if identity == (principal.identity or principal.name)]
+        return found[0] if len(found) == 1 and found[0].in_force() else None
+
     def _change(self, change: Changed) -> None:
         while True:  # another process may write meanwhile
             before = self._kept.get(RECORD)
@@ -155,13 +183,24 @@ class PrincipalBook:
 
 
 def _as_stored(value: object) -> Any:
-    """Returns the fields of a principal. Without a project and a limit a day they are those that version 0.2 reads."""
+    """Returns the fields of a principal. Without the later ones they are those that version 0.2 reads."""
     stored = as_object(value)
     if isinstance(value, Principal):
-        for name in ("project", "a_day"):
+        for name in ("project", "a_day", "identity"):
             if stored[name] is None:
                 del stored[name]
     return stored
+
+
+def _require_identity(present: Sequence[Principal], name: str, identity: str | None) -> None:
+    """Refuses an identity that could be taken for another principal, in letters of either size."""
+    if identity is not None and not is_identity(identity):
+        raise Refusal(f"{identity[:80]!r} is no identity", accepted="what the proxy states, such as alice@example.org")
+    own = {text.lower() for text in (identity, name) if text is not None}
+    for other in present:
+        theirs = {text.lower() for text in (other.identity, other.name) if text is not None}
+        if other.name.lower() != name.lower() and not own.isdisjoint(theirs):
+            raise Refusal(f"{other.name} has this name or identity already", accepted="another identity")
 
 
 def _require_share(share: Fraction) -> None:

@@ -22,6 +22,7 @@ class _Session:
     token_hash: str
     began: float
     used: float
+    identity: str = ""
 
 
 class Sessions:
@@ -52,13 +53,20 @@ class Sessions:
     def begin(self, session: str, token: str) -> Principal | None:
         """Registers a connection, and returns the token's principal, if any. Refuses a principal with too many."""
         principal = self._book.authenticate(token)
-        if principal is None:
-            return None
+        if principal is not None:
+            self.enter(session, principal)
+        return principal
+
+    def enter(self, session: str, principal: Principal, identity: str = "") -> None:
+        """Registers a connection of a principal, who is known by a token or by an identity. Refuses one with too many.
+
+        identity: the identity that a trusted proxy states. The connection then belongs to this identity alone.
+        """
         with self._lock:
             self._require_few(principal.name)
             own = self._own.setdefault(principal.name, OrderedDict())
             now = self._clock()
-            self._sessions[session] = _Session(principal.name, principal.token_hash, now, now)
+            self._sessions[session] = _Session(principal.name, principal.token_hash, now, now, identity)
             own[session] = None
             while len(own) > self._limits.sessions_each:
                 oldest, _ = own.popitem(last=False)
@@ -66,7 +74,6 @@ class Sessions:
                 self._forgotten(oldest)
             while len(self._sessions) > self._limits.sessions:
                 self._forget(next(iter(self._sessions)))
-        return principal
 
     def _require_few(self, name: str) -> None:
         now, opened = self._clock(), self._opened.setdefault(name, deque())
@@ -76,11 +83,22 @@ class Sessions:
             raise BusyRefusal(f"{name} opens too many connections", accepted=f"{self._limits.connections} in a minute")
         opened.append(now)
 
-    def principal(self, session: str) -> Principal:
-        """Returns the principal of a connection while its token is valid. Otherwise raises PermissionRefusal."""
+    def count(self) -> int:
+        """Counts the connections that are remembered."""
+        with self._lock:
+            return len(self._sessions)
+
+    def principal(self, session: str, identity: str = "") -> Principal:
+        """Returns the principal of a connection while its token is valid. Otherwise raises PermissionRefusal.
+
+        identity: the identity of the request. Another one than that of the connection ends the connection.
+        """
         with self._lock:
             connection, now = self._sessions.get(session), self._clock()
             if connection is not None and (now - connection.began >= self._life or now - connection.used >= self._idle):
+                self._forget(session)
+                connection = None
+            if connection is not None and connection.identity != identity:
                 self._forget(session)
                 connection = None
             if connection is not None:
@@ -92,6 +110,8 @@ class Sessions:
         principal = self._book.find(connection.name)
         if principal.token_hash != connection.token_hash:
             raise PermissionRefusal("this token was revoked", accepted="a token that is in force")
+        if identity and self._book.find_identity(identity) != principal:
+            raise PermissionRefusal("this identity was taken away", accepted="an identity that is in force")
         return principal
 
     def end(self, session: str) -> None:

@@ -33,6 +33,9 @@ WATCH = 15.0, 60.0
 IDLE_AFTER = 5.0
 """Seconds until an idle process starts beside a vault, so that its imports do not slow the first answers."""
 
+TOGETHER = 2
+"""Times that a question is asked beside others, before it is asked alone. A charge is begun three times at most."""
+
 Answer = tuple[Message, pa.Table | None]
 
 
@@ -51,9 +54,8 @@ class VaultProcess:
         idle: ChildProcess | None = None,
     ) -> None:
         """idle: a process that has already started. If given, an idle process always waits to replace a dead vault."""
-        self._kindness = os.nice(0) + KINDNESS
-        setup = {"database": str(database), "store": None if store is None else str(store), "kindness": self._kindness}
-        self._opening = pack({**setup, "keeping": asdict(keeping or Keeping())})
+        setup = {"database": str(database), "store": None if store is None else str(store)}
+        self._opening = pack({**setup, "kindness": os.nice(0) + KINDNESS, "keeping": asdict(keeping or Keeping())})
         self._idle, self._keeps_idle = idle, idle is not None
         self._lock, self._again = threading.Lock(), threading.Lock()
         self._numbers = itertools.count()
@@ -72,16 +74,17 @@ class VaultProcess:
     ) -> Reply:
         """Asks a question, and waits up to `seconds` for the answer. A release that takes longer goes on.
 
-        If the process ends during a question, the question is asked once more, and pays at most once. Only one such
-        question is asked at a time. So other questions do not fail if this one ends the process again.
+        If the process ends during a question, the question is asked once more, and pays at most once. Mostly something
+        else ended the process, so all such questions are asked at once. If it ends again, they are asked one at a time.
+        So other questions do not fail if one of them ends the process each time.
         """
         given = principal, action, argument, seconds, ceiling
         try:
-            try:
-                return reply_from(self._call("ask", *given, patience=seconds)[0])
-            except _Ended:
-                with self._again:
+            for _ in range(TOGETHER):
+                with suppress(_Ended):
                     return reply_from(self._call("ask", *given, patience=seconds)[0])
+            with self._again:
+                return reply_from(self._call("ask", *given, patience=seconds)[0])
         except NotYet:
             raise Refusal(
                 f"the release takes longer than {seconds:g} s and goes on", accepted="the same statement again: no cost"
@@ -177,7 +180,7 @@ class VaultProcess:
                 return
             self._end_idle()
             with suppress(OSError):  # the system has no room for it
-                self._idle = begin_idle_vault(self._kindness)
+                self._idle = begin_idle_vault()  # not kind to others: if a vault ends, everyone waits for this one
             if self._closing.is_set():
                 self._end_idle()
 

@@ -21,6 +21,7 @@ from typing import Any
 from dpduck.server import LOOPBACK, Tls
 from dpduck.server.gate import Service
 from dpduck.server.limits import Limits
+from dpduck.server.web.identity import TrustedProxy
 from dpduck.server.web.pages import Pages
 from dpduck.server.web.requests import (
     HEAD_BYTES,
@@ -137,6 +138,8 @@ class _Handler(BaseHTTPRequestHandler):
         asked = request_of(self.command, self.path, self.headers, pages.place, pages.cookie, gone)
         if asked is None:
             return REFUSED
+        if pages.proxy is not None:
+            asked = replace(asked, claim=pages.proxy.claim(self.headers, str(self.client_address[0])))
         form: dict[str, str] | None = {}
         if asked.method == "POST":
             is_known = pages.knows(asked)
@@ -230,10 +233,15 @@ class WebListener:
         tls: Tls | None = None,
         origin: str | None = None,
         title: str = "",
+        proxy: TrustedProxy | None = None,
     ) -> None:
-        """origin: the origin that browsers see, if a proxy with TLS stands before the page. title: the page's title."""
+        """origin: the origin that browsers see, if a proxy with TLS stands before the page. title: the page's title.
+
+        proxy: the proxy that may state who a browser's user is, None for no proxy.
+        """
         host, port = page_address(address, tls, origin)
-        pages = Pages(service, limits, place_of(host, port, tls is not None, origin), f"dpduck_{port}", title)
+        place = place_of(host, port, tls is not None, origin)
+        pages = Pages(service, limits, place, f"dpduck_{port}", title, proxy)
         try:
             self._server = _PageServer(host.strip("[]"), port, pages, limits.characters, _context(tls))
         except OSError:

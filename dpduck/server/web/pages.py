@@ -43,6 +43,7 @@ from dpduck.server.web.beside import History, beside
 from dpduck.server.web.cards import BY_ANALYST, OWNER, cards, views_of
 from dpduck.server.web.drawing import Artist
 from dpduck.server.web.files import file_of, file_sql
+from dpduck.server.web.identity import NO_PRINCIPAL, SIGNED_OUT, TrustedProxy
 from dpduck.server.web.markup import (
     Html,
     budgets,
@@ -102,9 +103,20 @@ class _Visit:
 class Pages:
     """Pages of one server. Many threads may use it."""
 
-    def __init__(self, service: Service, limits: Limits, place: PageHosts, cookie: str, title: str = "") -> None:
-        """place: the hosts of the page. cookie: the name of the session's cookie. title: the owner's title."""
-        self._title = title
+    def __init__(
+        self,
+        service: Service,
+        limits: Limits,
+        place: PageHosts,
+        cookie: str,
+        title: str = "",
+        proxy: TrustedProxy | None = None,
+    ) -> None:
+        """place: the hosts of the page. cookie: the name of the session's cookie. title: the owner's title.
+
+        proxy: the proxy that may state who a browser's user is, None for no proxy.
+        """
+        self._title, self.proxy = title, proxy
         self.place, self.cookie = place, f"__Host-{cookie}" if place.secure else cookie
         self._service, self._limits = service, limits
         few = replace(limits, sessions=SESSIONS, sessions_each=SESSIONS_EACH)
@@ -135,12 +147,18 @@ class Pages:
         try:
             if request.method == "GET" and request.path in self._files:
                 return self._files[request.path]
+            if request.claim.why:
+                self._service.audit.note(None, "turned away", why=request.claim.why)
+            if request.claim.malformed:
+                return _message(NO_PRINCIPAL, HTTPStatus.FORBIDDEN)
             if (request.method, request.path) == ("POST", "/login"):
-                return self._login(request, pause)
+                return _to("/") if request.claim.identity else self._login(request, pause)
             handler = self._route(request)
             if handler is None:
                 return REFUSED
             principal = self._principal(request)
+            if principal is None and request.claim.identity:
+                return self._enter(request, handler)
             if principal is None:
                 return self._login_page() if request.method == "GET" else _to("/")
             with self._turn(principal.name):
@@ -172,11 +190,36 @@ class Pages:
             return self._view
         return pages.get((request.method, request.path))
 
+    def sessions(self) -> int:
+        """Counts the sessions of browsers."""
+        return self._sessions.count()
+
     def _principal(self, request: PageRequest) -> Principal | None:
         try:
-            return self._sessions.principal(hash_token(request.session)) if request.session else None
+            if not request.session:
+                return None
+            return self._sessions.principal(hash_token(request.session), request.claim.identity)
         except PermissionRefusal:
             return None
+
+    def _enter(self, request: PageRequest, handler: Callable[[_Visit], Response]) -> Response:
+        """Begins a session of the identity that the proxy states, and returns the page with the session's cookie.
+
+        It is not sent elsewhere first: after a login at another site, browsers would come back without the cookie.
+        """
+        principal = self._service.book.find_identity(request.claim.identity)
+        if principal is None:
+            why = f"no principal has the identity {request.claim.identity}"
+            self._service.audit.note(None, "turned away", why=why)
+            return _message(NO_PRINCIPAL, HTTPStatus.FORBIDDEN)
+        if request.method != "GET" or not request.claim.navigates:  # its form is of a session that has ended
+            return _to("/")
+        session = secrets.token_urlsafe(32)
+        self._sessions.enter(hash_token(session), principal, request.claim.identity)
+        self._service.audit.note(principal.name, "connected")
+        with self._turn(principal.name):
+            response = handler(self._visit(replace(request, session=session), principal))
+        return replace(response, headers=(*response.headers, set_cookie(self.cookie, session, self.place)))
 
     def _visit(self, request: PageRequest, principal: Principal) -> _Visit:
         form_token, given = seal(self._key, request.session), request.form.get("form_token", "")
@@ -203,7 +246,10 @@ class Pages:
 
     def _logout(self, visit: _Visit) -> Response:
         self._end(visit.request)
-        return _to("/", set_cookie(self.cookie, "", self.place))
+        ended = set_cookie(self.cookie, "", self.place)
+        if visit.request.claim.identity:  # the start page would begin another session at once
+            return replace(_message(SIGNED_OUT, HTTPStatus.OK, "Logged out"), headers=(ended,))
+        return _to("/", ended)
 
     def _end(self, request: PageRequest) -> None:
         """Ends a session, if there is one, and logs this. The session ends even if logging fails."""
@@ -442,8 +488,9 @@ def _status(error: DpduckError, usual: HTTPStatus) -> HTTPStatus:
     return HTTPStatus.TOO_MANY_REQUESTS if isinstance(error, BusyRefusal) else usual
 
 
-def _message(said: str, status: HTTPStatus) -> Response:
+def _message(said: str, status: HTTPStatus, title: str = "Refused") -> Response:
     nonce = new_nonce()
     back = element("p", element("a", "To the private views", href="/"))
-    body = page("Refused", nonce, None, element("h1", "Refused"), refusal(said), back)
+    shown = refusal(said) if title == "Refused" else element("p", said)
+    body = page(title, nonce, None, element("h1", title), shown, back)
     return Response(status, body, nonce=nonce)

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from dpduck.server import LOOPBACK
 from dpduck.server.limits import GivenUp
+from dpduck.server.web.identity import STRANGER, ProxyClaim
 from dpduck.values.errors import Refusal
 
 HEAD_BYTES = 16_384
@@ -101,7 +102,10 @@ class Patient(io.RawIOBase):
 
 @dataclass(frozen=True)
 class PageRequest:
-    """Request of a browser. host: the page's host. session: its cookie. gone: tells whether the browser has gone."""
+    """Request of a browser. host: the page's host. session: its cookie. gone: tells whether the browser has gone.
+
+    claim: the statement of a proxy about the sender, if a proxy may state identities.
+    """
 
     method: str
     path: str
@@ -110,6 +114,7 @@ class PageRequest:
     form: Mapping[str, str] = field(default_factory=dict)
     gone: GivenUp = lambda: False
     query: Mapping[str, str] = field(default_factory=dict)
+    claim: ProxyClaim = STRANGER
 
 
 @dataclass(frozen=True)
