@@ -17,8 +17,10 @@ import duckdb
 import pytest
 
 import dpduck
+from dpduck.dbt.models import view_statement
+from tests.dbt import project as dbt_project
 from tests.server.served import serving_flight
-from tests.support.pages import BLOCK, Typed, installed, type_page
+from tests.support.pages import BLOCK, Typed, commands, installed, type_page
 from tests.support.postgres_server import postgres_server
 from tests.support.words import long_lines, long_sentences
 
@@ -229,22 +231,21 @@ def page_in_sqlalchemy(file: Path, parameters: dict[str, Any]) -> int:
 
 
 def check_dbt(page: Typed) -> None:
-    """The files of the page make a table of three wards: by dbt where it is installed, else by its SQL."""
-    if installed("dbt"):
-        assert "PASS=1" in page.said[-1]
-    else:
-        yaml, jinja = pytest.importorskip("yaml"), pytest.importorskip("jinja2")
-        (attached,) = yaml.safe_load((page.folder / "profiles.yml").read_text())["clinic"]["outputs"]["dev"]["attach"]
-        (source,) = yaml.safe_load((page.folder / "models" / "sources.yml").read_text())["sources"]
-        assert source["database"] == attached["alias"] and attached["read_only"] is True
-        model = jinja.Template((page.folder / "models" / "busy_wards.sql").read_text()).render(
-            config=lambda **_: "", source=lambda name, table: f"{source['database']}.{source['schema']}.{table}"
+    """Two builds by dbt, in its own environment, charge the model once. Without dbt its statement is read."""
+    model = (page.folder / "models" / "by_ward.sql").read_text(encoding="utf-8").splitlines()[-1]
+    statement = view_statement("by_ward", {"epsilon": "0.5"}, model.replace("{{ source('rows', 'visits') }}", "visits"))
+    with dpduck.connect(page.folder / "clinic.duckdb") as con:
+        assert con.execute("SELECT price FROM dp_plan(?)", [statement]).fetchone() == (
+            "2.5 % of your budget (epsilon = 0.5)",
         )
-        with duckdb.connect(str(page.folder / "dev.duckdb")) as dev:
-            dev.execute(f"ATTACH '{attached['path']}' AS {attached['alias']} (READ_ONLY)")
-            dev.execute(f"CREATE TABLE busy_wards AS {model}")
-    with duckdb.connect(str(page.folder / "dev.duckdb"), read_only=True) as dev:
-        assert dev.execute("SELECT count(*) FROM busy_wards WHERE at_least > 6000").fetchone() == (3,)
+    if not (dbt_project.BIN / "dbt").exists():
+        return
+    project, (deps, build) = dbt_project.Project(page.folder), commands(blocks("dbt", "sh")[-1])
+    assert project.dbt(*deps.split()[1:2]).code == 0
+    for price in ("2.5 % of your budget (epsilon = 0.5)", "answered already: free"):
+        said = project.dbt(*build.split()[1:2])
+        assert f"by_ward: {price}" in said.text and "PASS=4" in said.text, said.text
+    assert project.spent == 0.5 and len(project.ask("FROM largest")) == 1
 
 
 def check_trial(page: Typed) -> None:

@@ -20,6 +20,7 @@ STATIONS = (
         "publish",
         "documents",
         "publication",
+        "dbt",
         "server",
         "auditor",
         "commands",
