@@ -8,7 +8,8 @@ from sqlglot.optimizer.scope import traverse_scope
 
 from dpduck.commands.answering import ANSWER, FunctionReading
 from dpduck.database.macros import MACROS
-from dpduck.server.syntax import in_selects, is_ours
+from dpduck.server.bare_statements import read_bare
+from dpduck.server.syntax import in_selects
 
 
 def reading(text: str) -> FunctionReading | None:
@@ -18,7 +19,7 @@ def reading(text: str) -> FunctionReading | None:
     "dp_columns('visits')"
     >>> reading("SELECT * FROM visits")
     """
-    if is_ours(text):
+    if read_bare(text) is not None:
         return None
     try:
         tree = parse_one(in_selects(text).strip().rstrip(";"), read="duckdb")
@@ -41,7 +42,7 @@ def is_of_views(text: str) -> bool:
     (True, False)
     """
     try:
-        trees = [] if is_ours(text) else parse(text.strip().rstrip(";"), read="duckdb")
+        trees = [] if read_bare(text) is not None else parse(text.strip().rstrip(";"), read="duckdb")
         if len(trees) == 1 and isinstance(trees[0], exp.Pivot):
             trees = parse(f"FROM ({text.strip().rstrip(';')})", read="duckdb")
         scopes = traverse_scope(trees[0]) if len(trees) == 1 and isinstance(trees[0], exp.Query) else []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ import duckdb
 from dpduck.language.text.words import meant_or
 from dpduck.server.answer_index import NOTHING
 from dpduck.server.audit import Audit, kind_of
+from dpduck.server.bare_statements import QUERIES, first_word
 from dpduck.server.idle_vault import Keeping
 from dpduck.server.inspection import ANSWERS, LISTING, OWN, Call, Inspected, inspect
 from dpduck.server.limits import Debts, GivenUp, Limits, never, remember
@@ -47,8 +47,6 @@ NO_ROOM = "the server has no room for more private views"
 STREAMED = 5.0
 """Work of a principal within about ten seconds, in units of Limits.work, beyond which statements run in runners."""
 
-_CREATES = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*CREATE\b", re.IGNORECASE | re.DOTALL)
-_QUESTIONS = ("select", "with", "from", "(")
 _REMEMBERED, _REMEMBERED_LENGTH = 4_096, 20_000
 
 
@@ -284,8 +282,8 @@ class Gate:
         return rows * (inspected.parts + inspected.stars * columns)
 
     def _ask_vault(self, principal: Principal, call: Call, charged: list[int], terms: ClientTerms) -> str:
-        creates = call.action == "run" and _CREATES.match(call.argument or "") is not None
-        if creates:
+        word = first_word(call.argument or "") if call.action == "run" else "SELECT"
+        if word == "CREATE":
             self._require_view_room(principal)
         ceiling = terms.ceiling(call.argument)
         reply = self._vault.ask(principal.name, call.action, call.argument, self._limits.release_seconds, ceiling)
@@ -298,7 +296,7 @@ class Gate:
         if not self._public.has_answer(reply.key):
             rows = self._vault.rows(principal.name, reply.key, self._limits.rows, self._limits.result_bytes)
             self._public.put_answer(principal.name, reply.key, rows)
-        if call.action == "run" and not (call.argument or "").lstrip().lower().startswith(_QUESTIONS):
+        if word not in QUERIES:
             self.sync()
         return reply.key
 

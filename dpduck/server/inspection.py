@@ -15,6 +15,7 @@ from typing import Any
 
 from dpduck.database.macros import MACROS, SEVERAL_ARGUMENTS
 from dpduck.server import syntax
+from dpduck.server.bare_statements import in_dp
 from dpduck.server.parse_tree import Tree, children_of, dicts_in, path_of
 from dpduck.server.syntax import Syntax, in_selects
 from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal
@@ -65,7 +66,7 @@ class Inspected:
 
 def inspect(text: str, syntax: Syntax, *, longest: int = 100_000) -> Inspected:
     """Checks every part of a statement against the lists, and returns it as it may run. Refuses all other parts."""
-    text = in_selects(text).rstrip("; \t\r\n")
+    text = in_dp(in_selects(text)).rstrip("; \t\r\n")
     tree = syntax.tree(text, longest=longest)
     walk = _Walk(syntax, longest)
     walk.query(tree, frozenset())

@@ -16,19 +16,15 @@ from typing import Any
 import duckdb
 
 from dpduck.language.text.words import position_in
+from dpduck.server.bare_statements import refuse_inside
 from dpduck.server.parse_tree import Tree
 from dpduck.values.errors import Position, Refusal
 from dpduck.values.served_functions import TABLE
 
-ONE_SELECT = "one SELECT over private views, dp('..') and its kin"
+ONE_SELECT = "one SELECT over private views, dp('..') and its kin, or SELECT WITH DIFFERENTIAL_PRIVACY .."
 DEEPEST = 60
 """The largest depth of brackets and CASE, so that no parser runs out of stack."""
 
-_OURS = re.compile(
-    r"\s*(SELECT\s+WITH\s+DIFFERENTIAL_PRIVACY|(CREATE|CREATE\s+OR\s+REPLACE|DROP|REFRESH)\s+PRIVATE|"
-    r"(CREATE|ALTER|DROP)\s+PRIVACY\s+POLICY)\b",
-    re.IGNORECASE,
-)
 _BRACKETS = re.compile(r"[()\[\]{}]|\bcase\b|\bend\b", re.IGNORECASE)
 _PREFIXES = re.compile(r"(?:\bnot\b|[-+~@!*/|&<>=%^]|\s)+", re.IGNORECASE)
 _LONGEST_PREFIX = 1000
@@ -58,15 +54,6 @@ def in_selects(text: str) -> str:
     if _SHOW_TABLES.fullmatch(text):
         return "SELECT DISTINCT table_name AS name FROM dp_columns() ORDER BY name"
     return text
-
-
-def is_ours(text: str) -> bool:
-    """Tells whether a statement is in dpduck's own language, which the gate accepts only inside dp('..').
-
-    >>> is_ours("SELECT WITH DIFFERENTIAL_PRIVACY .."), is_ours("SELECT 1")
-    (True, False)
-    """
-    return _OURS.match(text) is not None
 
 
 class Syntax:
@@ -162,10 +149,7 @@ def require_bounded(text: str, longest: int) -> None:
 
 def _only_query(parsed: Any, text: str) -> Tree:
     if parsed.get("error"):
-        ours = _OURS.match(text)
-        if ours:
-            said = " ".join(ours[0].split()).upper()
-            raise Refusal(f"{said} is a statement of dp()", accepted=f"it inside FROM dp($q$ {said} .. $q$)")
+        refuse_inside(text)
         raise Refusal(_complaint(parsed), accepted=ONE_SELECT, position=_position(parsed, text))
     statements = parsed.get("statements", [])
     if len(statements) != 1:

@@ -21,11 +21,11 @@ import duckdb
 import pyarrow as pa
 
 from dpduck.publish.pictures import MOST_POINTS, PictureKey, Shape, shape_of
+from dpduck.server.bare_statements import QUERIES, first_word
 from dpduck.server.gate import ClientTerms, Service
 from dpduck.server.limits import GivenUp, never, remember
 from dpduck.server.principals import Principal
 from dpduck.server.runner_process import shown_sql
-from dpduck.server.syntax import is_ours
 from dpduck.store.cursors import FREE_OF_CHARGE, Ceiling
 from dpduck.values.column_notes import Nulls
 from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal
@@ -45,10 +45,8 @@ _ROWS_AT_ONCE, _ROWS_OF_A_PIECE = 2_048, 64
 _ERRORS = ("stderr", "interval_low", "interval_high")
 _ERROR_COLUMNS = "SELECT aggregate, cells, rows_of_a_cell, stderr, worst_stderr"
 
-_WITH_ERRORS = re.compile(r"\s*(SELECT|CREATE\s+(OR\s+REPLACE\s+)?PRIVATE\s+VIEW)\b", re.IGNORECASE)
+_WITH_ERRORS = re.compile(r"\s*(\(|(SELECT|WITH|FROM|CREATE\s+(OR\s+REPLACE\s+)?PRIVATE\s+VIEW)\b)", re.IGNORECASE)
 _LEVELS = re.compile(r"\b(CUBE|ROLLUP|SETS|MARGINALS)\b", re.IGNORECASE)
-_SELECTS = re.compile(r"\s*SELECT\b", re.IGNORECASE)
-_CHANGES_NOTHING_PAID = re.compile(r"\s*DROP\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ class PageAnswer:
 
 @dataclass(frozen=True)
 class PageStatement:
-    """Statement in the form that the gate takes. charging: its calls that may charge, as action and argument."""
+    """Statement as it was typed. charging: its calls that may charge, as action and argument."""
 
     text: str
     charging: tuple[tuple[str, str], ...]
@@ -167,17 +165,14 @@ class Desk:
             return None
 
     def read_statement(self, text: str) -> PageStatement:
-        """Returns a typed text in the form that the gate takes, with its calls that may charge. Charges nothing."""
-        if is_ours(text):
-            statement = text.strip().rstrip(";")
-            return PageStatement(f"FROM dp({quote_text(statement)})", (("run", statement),))
+        """Returns a typed text with its calls that may charge. Charges nothing."""
         calls = self._service.gate.charging(self.principal, text)
         return PageStatement(text, tuple((call.action, call.argument or "") for call in calls))
 
     def prices(self, asked: PageStatement) -> Prices:
         """Returns the prices of all calls that may charge, planned together. Raises the refusal of a refused call."""
         run = [statement for action, statement in asked.charging if action == "run"]
-        paying = [statement for statement in run if not _CHANGES_NOTHING_PAID.match(statement)]
+        paying = [statement for statement in run if not _drops(statement)]
         if not paying:
             return Prices(tuple(map(Priced, run)))
         batch = quote_text(";".join(f"{text}\n" for text in paying))
@@ -187,7 +182,7 @@ class Desk:
             self.ask(asked.text, typed=True)  # raises the statement's own refusal
             raise Refusal("there are several statements in one text", accepted="one statement in each dp('..')")
         left = iter(rows)
-        listed = tuple(Priced(text, None if _CHANGES_NOTHING_PAID.match(text) else next(left)) for text in run)
+        listed = tuple(Priced(text, None if _drops(text) else next(left)) for text in run)
         policies = self.try_ask("SELECT table_name, revision, epoch FROM dp_policies() ORDER BY ALL")
         totals = tuple(row for row in plan if row["number"] is None)
         return Prices(listed, totals, policies.rows if policies else ())
@@ -378,8 +373,13 @@ def _digest(session: str, text: str, prices: Prices) -> bytes:
 
 def is_paid(asked: PageStatement, prices: Prices) -> bool:
     """Tells whether a statement only reads answers that are paid for, as when a browser loads a page again."""
-    selects = all(priced.plan is not None and _SELECTS.match(priced.statement) for priced in prices.statements)
+    selects = all(priced.plan is not None and first_word(priced.statement) in QUERIES for priced in prices.statements)
     return selects and all(action == "run" for action, _ in asked.charging) and not any(map(is_charged, prices.totals))
+
+
+def _drops(statement: str) -> bool:
+    """Tells whether a statement changes nothing that is paid for."""
+    return first_word(statement) == "DROP"
 
 
 def is_charged(row: Mapping[str, Any]) -> bool:

@@ -1,0 +1,174 @@
+"""Statements of dpduck's own language as clients type them: bare, without FROM dp($q$ .. $q$) around them.
+
+A bare statement is the call dp(<the same text>) and nothing else. So it can do what dp() does, and no more, even if the
+scanner here and the parser of dp() see different words in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dpduck.values.errors import PermissionRefusal, Refusal
+from dpduck.values.quoting import quote_text
+
+Words = tuple[str, ...]
+
+_PART = re.compile(
+    r"(?P<blank>\s++|--[^\r\n]*+)|(?P<comment>/\*)|(?P<dollar>\$(?:[^\W\d]\w*+)?\$)"
+    r"|(?P<text>[eE]'(?:[^'\\]|\\.|'')*+'|'(?:[^']|'')*+'|\"(?:[^\"]|\"\")*+\")|(?P<word>[^\W\d][\w$]*+)|(?P<open>['\"])|\d\w*+|.",
+    re.DOTALL,
+)
+_COMMENT_PART = re.compile(r"/\*|\*/")
+_CLAUSE = ("SELECT", "WITH", "DIFFERENTIAL_PRIVACY")
+_HAS_CLAUSE = re.compile("differential_privacy", re.IGNORECASE | re.ASCII)
+QUERIES = frozenset(("SELECT", "WITH", "FROM", "("))
+"""The first words of queries."""
+
+_PRIVATE = frozenset(
+    (("CREATE", "PRIVATE"), ("CREATE", "OR", "REPLACE", "PRIVATE"), ("DROP", "PRIVATE"), ("REFRESH", "PRIVATE"))
+)
+_POLICY = ("PRIVACY", "POLICY")
+_OWNERS = frozenset(
+    (
+        ("CREATE", *_POLICY),
+        ("CREATE", "OR", "REPLACE", *_POLICY),
+        ("ALTER", *_POLICY),
+        ("DROP", *_POLICY),
+        ("DECLARE", "PUBLIC", "TABLE"),
+        ("UNDECLARE", "PUBLIC", "TABLE"),
+    )
+)
+_LONGEST_BEGINNING = 5
+_ALONE = "SELECT WITH DIFFERENTIAL_PRIVACY .. by itself, or FROM dp($q$ SELECT WITH DIFFERENTIAL_PRIVACY .. $q$) inside"
+
+
+@dataclass(frozen=True)
+class BareStatement:
+    """Bare statement as a call. function: dp, or dp_explain for EXPLAIN. owner: whether it is the data owner's alone.
+
+    statement: the argument, which has the client's text with its places, without semicolons at the end.
+    """
+
+    function: str
+    statement: str
+    owner: bool
+
+    @property
+    def query(self) -> str:
+        return f"FROM {self.function}({quote_text(self.statement)})"
+
+
+def read_bare(text: str) -> BareStatement | None:
+    """Reads a text as a bare statement. Returns None for any other text.
+
+    >>> read_bare("EXPLAIN DROP PRIVATE VIEW v; -- soon")
+    BareStatement(function='dp_explain', statement='        DROP PRIVATE VIEW v', owner=False)
+    >>> read_bare("FROM dp($$ DROP PRIVATE VIEW v $$)"), read_bare("SELECT 'SELECT WITH DIFFERENTIAL_PRIVACY'")
+    (None, None)
+    """
+    beginning = _beginning(text, _LONGEST_BEGINNING + 1)
+    function = "dp"
+    if beginning and beginning[0][0] == "EXPLAIN":
+        start = beginning.pop(0)[1]
+        function, text = "dp_explain", f"{text[:start]}{' ' * len('EXPLAIN')}{text[start + len('EXPLAIN') :]}"
+    words = tuple(word for word, _ in beginning)
+    owner = _begins_with(words, _OWNERS)
+    if owner or _begins_with(words, _PRIVATE) or (words and words[0] in QUERIES and has_clause(text)):
+        return BareStatement(function, _without_end(text), owner)
+    return None
+
+
+def in_dp(text: str) -> str:
+    """Returns a bare statement as a SELECT over dp(..), and any other text as it is. Refuses statements of the owner.
+
+    >>> in_dp("DROP PRIVATE VIEW v;")
+    "FROM dp('DROP PRIVATE VIEW v')"
+    """
+    bare = read_bare(text)
+    if bare is None:
+        return text
+    if bare.owner:
+        raise PermissionRefusal("this statement is the data owner's", accepted="SELECT WITH DIFFERENTIAL_PRIVACY ..")
+    return bare.query
+
+
+def refuse_inside(text: str) -> None:
+    """Refuses a text that has SELECT WITH DIFFERENTIAL_PRIVACY as a part of a statement of another kind."""
+    if has_clause(text):
+        raise Refusal("SELECT WITH DIFFERENTIAL_PRIVACY is a part of another statement", accepted=_ALONE)
+
+
+def first_word(text: str) -> str:
+    """Returns the first word or sign of a text in capitals, '' if there is none. Comments are no words.
+
+    >>> first_word("/* a /* b */ */ create private view"), first_word("(FROM x)"), first_word("--")
+    ('CREATE', '(', '')
+    """
+    return next((word for word, _, _ in _parts(text)), "")
+
+
+def has_clause(text: str) -> bool:
+    """Tells whether SELECT WITH DIFFERENTIAL_PRIVACY is in a text, outside of its quotes and comments."""
+    if _HAS_CLAUSE.search(text) is None:
+        return False
+    last: Words = ()
+    for word, _, _ in _parts(text):
+        last = (*last[-2:], word)
+        if last == _CLAUSE:
+            return True
+    return False
+
+
+def _begins_with(words: Words, beginnings: frozenset[Words]) -> bool:
+    return any(words[:length] in beginnings for length in range(2, _LONGEST_BEGINNING + 1))
+
+
+def _beginning(text: str, number: int) -> list[tuple[str, int]]:
+    """Returns the first words of a text in capitals, each with its place."""
+    words = list[tuple[str, int]]()
+    for word, start, _ in _parts(text):
+        words.append((word, start))
+        if len(words) == number or not (word.isidentifier() or word == "("):
+            break
+    return words
+
+
+def _without_end(text: str) -> str:
+    """Returns a text without the semicolons, blanks and comments at its end."""
+    ends = [end for word, _, end in _parts(text) if word != ";"]
+    return text[: ends[-1]] if ends else text
+
+
+def _parts(text: str) -> Iterator[tuple[str, int, int]]:
+    """Yields each word in capitals, each number and sign, and "'" for each quoted text, with its start and end.
+
+    Takes linear time. After a quote or a comment that never closes, the rest is one quoted text.
+    """
+    place = 0
+    while (part := _PART.match(text, place)) is not None:
+        start, place, kind = place, part.end(), part.lastgroup
+        if kind == "comment":
+            place = _end_of_comment(text, start)
+        elif kind == "dollar":
+            close = text.find(part[0], place)
+            place = close + len(part[0]) if close >= 0 else len(text)
+        elif kind == "open":
+            place = len(text)
+        if kind == "word":
+            yield part[0].upper() if part[0].isascii() else part[0], start, place
+        elif kind in ("dollar", "text", "open"):
+            yield "'", start, place
+        elif kind is None:
+            yield part[0], start, place
+
+
+def _end_of_comment(text: str, start: int) -> int:
+    """Returns the end of a comment, in which others may be nested. A comment that never closes ends with the text."""
+    depth = 0
+    for part in _COMMENT_PART.finditer(text, start):
+        depth += 1 if part[0] == "/*" else -1
+        if not depth:
+            return part.end()
+    return len(text)
