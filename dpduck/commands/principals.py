@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dpduck.commands import DATABASE, FORMAT, STORE
+from dpduck.commands.connect_file import ADDRESS, TO_OUTPUT, connect_sql, require_new_file, write_new_file
 from dpduck.commands.errors import one_line_errors
 from dpduck.commands.names_of_tables import require_policies
 from dpduck.store.store_files import store_files
@@ -37,19 +38,44 @@ def principal() -> None:
 @click.option("--project", help="A project, with a share that its members spend together.")
 @click.option("--a-day", help="Of each budget on one day in UTC: 1%, or 1/50. For agents, above all.")
 @click.option("--identity", help="What a trusted proxy states for it, as in alice@example.org; else its name.")
+@click.option(
+    "--shell",
+    type=click.Path(path_type=Path),
+    help="A new file with address and token for: duckdb -init FILE. Or - to print it.",
+)
+@click.option("--address", default=ADDRESS, show_default=True, help="With --shell: where the server listens.")
 def add(
     database: Path, name: str, store: Path | None, share: str | None, tables: str | None, until: str | None,
-    project: str | None, a_day: str | None, identity: str | None,
+    project: str | None, a_day: str | None, identity: str | None, shell: Path | None, address: str,
 ) -> None:  # fmt: skip
     """Add a principal and print the token, once: only its hash is kept."""
     from dpduck.server.principals import parse_share, parse_until  # noqa: PLC0415
 
     with one_line_errors():
+        if shell is not None:
+            require_new_file(shell, address)
         named = None if tables is None else [table.strip() for table in tables.split(",") if table.strip()]
         require_policies(store_files(database, store).store, named or [])
         part, end = None if share is None else parse_share(share), None if until is None else parse_until(until)
         daily = None if a_day is None else parse_share(a_day)
-        click.echo(_book(database, store).add(name, part, named, end, project, daily, identity))
+        token = _book(database, store).add(name, part, named, end, project, daily, identity)
+        if shell is None:
+            click.echo(token)
+        else:
+            _give(shell, connect_sql(address, token, database), token)
+
+
+def _give(shell: Path, text: str, token: str) -> None:
+    """Prints the file for the shell, or writes it. If it cannot be written, prints the token as well as the reason."""
+    if shell == TO_OUTPUT:
+        click.echo(text, nl=False)
+        return
+    try:
+        write_new_file(shell, text)
+    except Refusal:
+        click.echo(token)
+        raise
+    click.echo(f"{shell} has the address and the token: duckdb -init {shell}")
 
 
 @principal.command()
