@@ -7,7 +7,6 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from dpduck.server import LOOPBACK
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold, quote_text
 
@@ -50,6 +49,8 @@ def connect_sql(address: str, token: str, database: Path) -> str:
 
     The database's name in the shell is that of its file, if that is a plain name and none of the shell's own.
     """
+    from dpduck.server import LOOPBACK  # noqa: PLC0415
+
     name = database.stem if _PLAIN.fullmatch(database.stem) and fold(database.stem) not in _OF_THE_SHELL else NAME
     shape = _SHAPE.fullmatch(address)
     here = shape is not None and shape["host"].lower() in LOOPBACK
