@@ -222,7 +222,7 @@ def check_superset(page: Typed) -> None:
 def page_in_sqlalchemy(file: Path, parameters: dict[str, Any]) -> int:
     """Reads the wards as Superset does."""
     sqlalchemy = pytest.importorskip("sqlalchemy")
-    pytest.importorskip("duckdb_engine")
+    pytest.importorskip("duckdb_sqlalchemy")
     engine = sqlalchemy.create_engine(f"duckdb:///{file}", **parameters)
     with engine.connect() as connection:
         rows = connection.execute(sqlalchemy.text("SELECT ward, SUM(n) FROM by_cell GROUP BY ward")).all()

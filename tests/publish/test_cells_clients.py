@@ -75,12 +75,11 @@ def test_the_stock_shell(published: Path, margin: Margin) -> None:
     assert as_margin(list(csv.reader(io.StringIO(said)))[1:]) == pytest.approx(margin, rel=1e-9)
 
 
-@pytest.mark.filterwarnings("ignore")  # duckdb-engine warns that it does not reflect indices
 def test_pandas(published: Path, margin: Margin) -> None:
     """A data frame, read through SQLAlchemy, grouped and summed by pandas. No row has a NULL."""
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     sqlalchemy = pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
-    pytest.importorskip("duckdb_engine", reason="duckdb-engine is not installed")
+    pytest.importorskip("duckdb_sqlalchemy", reason="duckdb-sqlalchemy is not installed")
     engine = sqlalchemy.create_engine(f"duckdb:///{published}", connect_args={"read_only": True})
     try:
         frame = pandas.read_sql("SELECT ward, sex, n FROM cells", engine)

@@ -255,11 +255,10 @@ def test_a_second_duckdb_reads_the_file(store: Path, tmp_path: Path) -> None:
     assert told[1:] == ["6", "True"]
 
 
-@pytest.mark.filterwarnings("ignore")  # duckdb-engine warns that it does not reflect indices
 def test_sqlalchemy_reflects_a_published_file(store: Path, tmp_path: Path) -> None:
     """Tools that use SQLAlchemy list the tables with columns and types, read-only and locked down."""
     sqlalchemy = pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
-    pytest.importorskip("duckdb_engine", reason="duckdb-engine is not installed")
+    pytest.importorskip("duckdb_sqlalchemy", reason="duckdb-sqlalchemy is not installed")
     target = tmp_path / "published.duckdb"
     publish(store, target)
     settings = {"read_only": True, "config": {"enable_external_access": False, "lock_configuration": True}}
