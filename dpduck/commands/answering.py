@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,16 +14,15 @@ import click
 import duckdb
 
 from dpduck.commands.errors import one_line_errors
+from dpduck.commands.owner_session import MOST_NAMED, OwnerSession
 from dpduck.commands.printing import SHORT_STATEMENT, WIDTH, moment, print_box, print_findings, print_relation
-from dpduck.database.connection import connect, open_for_lists
-from dpduck.database.functions import OWNER
-from dpduck.database.functions import answer as answer_sql
-from dpduck.database.macros import MACROS, SEVERAL_ARGUMENTS
+from dpduck.database.connection import connect
 from dpduck.server.owner import owner_of_server
+from dpduck.server.syntax import is_ours
 from dpduck.store.spending import days_until
 from dpduck.store.store_files import StoreFiles, store_files
 from dpduck.values.errors import Refusal
-from dpduck.values.quoting import quote_identifier, quote_text
+from dpduck.values.quoting import quote_identifier
 
 if TYPE_CHECKING:
     from dpduck.server.owner_door import Owner
@@ -61,40 +60,7 @@ BOUNDS = "aggregate, option, bound, percent, stderr, CASE WHEN advice LIKE '%lea
 LISTS = ("dp_budget", "dp_ledger")
 """Functions that read the ledger and the policies alone."""
 
-MOST_NAMED = 20
-"""Largest number of views that a refusal names."""
-
-ANSWER = "dpduck_answer"
-"""Name of a function's answer in a SELECT over the answer."""
-
-
-@dataclass(frozen=True)
-class FunctionReading:
-    """SELECT over one dp function and nothing else. call: the function with its arguments, as SQL.
-
-    arguments: the arguments alone. over: the SELECT, which reads the function's answer under the name ANSWER.
-    """
-
-    function: str
-    call: str
-    arguments: str
-    over: str
-
-    @property
-    def argument(self) -> str | None:
-        """Returns the arguments as the one text that a dp function takes, or None if there are none."""
-        parameters, _ = MACROS[self.function]
-        taken = SEVERAL_ARGUMENTS.get(self.function, parameters or "NULL")
-        with duckdb.connect() as con:
-            con.execute(f"CREATE MACRO taken({parameters}) AS {taken}")
-            row = con.execute(f"SELECT taken({self.arguments})").fetchone()
-        return None if row is None or row[0] is None else str(row[0])
-
-    def show(self, answer: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
-        return answer.query(ANSWER, self.over)
-
-
-Ask = Callable[[str, str | FunctionReading | None], duckdb.DuckDBPyRelation]
+Ask = Callable[[str, str | None], duckdb.DuckDBPyRelation]
 
 
 @contextmanager
@@ -114,30 +80,8 @@ def answers(database: Path, store: Path | None, *, lists: bool = False) -> Itera
 
     Each answer replaces the last one. lists: whether only functions of LISTS are asked, which need no full database.
     """
-    with one_line_errors(), closing_owner(store_files(database, store)) as owner, ExitStack() as stack:
-        started, place = None, "answer" if owner is not None else "temp.answer"
-        if owner is not None:
-            con = stack.enter_context(duckdb.connect())
-        elif lists:
-            con, started = stack.enter_context(open_for_lists(database, store))
-        else:
-            con = stack.enter_context(connect(database, store))
-
-        def ask(function: str, argument: str | FunctionReading | None) -> duckdb.DuckDBPyRelation:
-            con.execute(f"DROP TABLE IF EXISTS {place}")
-            written = argument.call if isinstance(argument, FunctionReading) else ""
-            if owner is not None:
-                text = argument.argument if isinstance(argument, FunctionReading) else argument
-                owner.write_table(con, place, MACROS[function][1], text)
-            elif started is not None:
-                con.execute(f"CREATE TEMP TABLE answer AS {answer_sql(started, OWNER, MACROS[function][1], None)}")
-            else:  # a relation of the query itself would run it again
-                given = [argument] if isinstance(argument, str) else []
-                call = written or f"{function}({'$1' if given else ''})"
-                con.execute(f"CREATE TEMP TABLE answer AS FROM {call}", given)
-            return con.sql(f"FROM {place}")
-
-        yield ask
+    with one_line_errors(), OwnerSession(database, store, lists=lists) as session:
+        yield session.ask
 
 
 def answer(
@@ -165,12 +109,17 @@ def answer_budget(database: Path, store: Path | None, forecast: str | None, shap
 
 
 def run_statement(database: Path, store: Path | None, text: str, shape: str) -> None:
-    """Runs a statement of dp(..), and prints its answer."""
-    with answers(database, store) as ask:
-        answered = ask("dp", text)
-        print_relation(answered, shape)
-        if not answered.limit(1).fetchall():
-            _say_threshold(ask, text)
+    """Runs a statement of dp(..), or a query over released tables and dp functions, and prints its rows."""
+    with one_line_errors(), OwnerSession(database, store) as session:
+        print_answer(session, text, shape)
+
+
+def print_answer(session: OwnerSession, text: str, shape: str) -> None:
+    """Prints the rows of a statement. If no group passed a threshold, the threshold is told as well."""
+    answered = session.run(text)
+    print_relation(answered, shape)
+    if is_ours(text) and not answered.limit(1).fetchall():
+        _say_threshold(session.ask, text)
 
 
 def _say_threshold(ask: Ask, text: str) -> None:
@@ -216,9 +165,8 @@ def _in_words(seconds: float | None) -> str:
 
 def check_table(database: Path, store: Path | None, table: str, statement: str | None, shape: str) -> None:
     """Prints the findings of dp_check. In a box, each finding has its own lines, and effects of bounds are a table."""
-    arguments = quote_text(table) if statement is None else f"{quote_text(table)}, {quote_text(statement)}"
     with answers(database, store) as ask:
-        findings = ask("dp_check", FunctionReading("dp_check", f"dp_check({arguments})", arguments, f"FROM {ANSWER}"))
+        findings = ask("dp_check", json.dumps([table, statement]))
         if shape != "box":
             print_relation(findings, shape)
         elif statement is None:

@@ -34,25 +34,13 @@ def sql(database: Path, statement: str, store: Path | None, shape: str, dry_run:
 
     STATEMENT is the text, or - for standard input: dpduck sql clinic.duckdb - < policy.sql
     """
-    from dpduck.commands.answering import answers, foretell, run_statement  # noqa: PLC0415
-    from dpduck.commands.printing import print_relation  # noqa: PLC0415
-    from dpduck.commands.reading import is_of_views, reading  # noqa: PLC0415
-    from dpduck.database.connection import connect  # noqa: PLC0415
+    from dpduck.commands.answering import foretell, run_statement  # noqa: PLC0415
 
     text = sys.stdin.read().removeprefix(BYTE_ORDER_MARK) if statement == "-" else statement
     if dry_run:
         foretell(database, store, text, shape)
-        return
-    if is_of_views(text):
-        with one_line_errors(), connect(database, store) as con:
-            print_relation(con.sql(text), shape)
-        return
-    read = reading(text)
-    if read is None:
+    else:
         run_statement(database, store, text, shape)
-        return
-    with answers(database, store) as ask:
-        print_relation(read.show(ask(read.function, read)), shape)
 
 
 @QUESTIONS.command(context_settings=COMMENTED)
@@ -197,15 +185,18 @@ def certify_command(database: Path, store: Path | None, target: Path) -> None:
     """
     from dpduck.commands.answering import closing_owner  # noqa: PLC0415
     from dpduck.database.connection import verify_store  # noqa: PLC0415
-    from dpduck.publish.publish import certify  # noqa: PLC0415
-    from dpduck.store.store_files import SERVED, WHEN_ENDED, store_files  # noqa: PLC0415
+    from dpduck.publish.publish import certify, write_certificates  # noqa: PLC0415
+    from dpduck.store.store_files import store_files  # noqa: PLC0415
     from dpduck.values.errors import Refusal  # noqa: PLC0415
 
     with one_line_errors(), closing_owner(store_files(database, store)) as owner:
         path = store_files(database, store).store
-        if owner is not None or path is None:
-            raise Refusal(SERVED, accepted=WHEN_ENDED)
-        written = certify(path, verify_store(database, store), target)
+        if path is None:
+            raise Refusal("a store in memory has no certificates", accepted="a store in a file")
+        if owner is not None:
+            written = write_certificates(*owner.certificates(), target)
+        else:
+            written = certify(path, verify_store(database, store), target)
         click.echo(f"{written.certificates} certificates of {written.entries} entries in {target}")
         click.echo(f"last link {written.head}")
 

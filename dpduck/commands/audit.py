@@ -7,15 +7,22 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from math import isfinite
 from pathlib import Path
 
 import click
+import duckdb
 
 from dpduck.auditor.audit import ADDITIVITY, ERROR, AuditFinding, Settings, audit
+from dpduck.commands.answering import closing_owner
 from dpduck.commands.errors import one_line_errors
 from dpduck.database.connection import connect
+from dpduck.database.macros import MACROS
+from dpduck.language.text.names import in_sql
+from dpduck.store.store_files import store_files
+from dpduck.values.quoting import fold
 
 WIDTH = 80
 HEADER = f"{'mechanism':<16}{'unit':<8} {'measure':<7} {'charged':>9} {'seen':>9} {'found':>9} {'runs':>7}  verdict"
@@ -78,7 +85,7 @@ def summary(findings: Sequence[AuditFinding], seed: str, passed: float) -> str:
 def print_audit(database: Path, store: Path | None, statements: Sequence[str], settings: Settings, shape: str) -> bool:
     """Audits statements and prints the findings. Returns whether some statement tells more than it is charged for."""
     began, findings = time.monotonic(), list[AuditFinding]()
-    with one_line_errors(), connect(database, store) as source:
+    with one_line_errors(), open_for_audit(database, store) as source:
         if shape == "text":
             click.echo(HEADER)
         for finding in audit(source, statements, settings, _progress):
@@ -92,6 +99,33 @@ def print_audit(database: Path, store: Path | None, statements: Sequence[str], s
         click.echo(summary(findings, settings.seed, time.monotonic() - began))
         click.echo("\n".join(wrap_text(EXPLAINED)))
     return any(result.broken for result in findings)
+
+
+@contextmanager
+def open_for_audit(database: Path, store: Path | None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yields a database with the policies and public tables that an audit reads.
+
+    While the store is served, the server tells the policies. The database file is opened read-only beside the server's,
+    with a store in memory that has the same policies and nothing else.
+    """
+    with closing_owner(store_files(database, store)) as owner:
+        if owner is None:
+            with connect(database, store) as source:
+                yield source
+            return
+        policies = owner.call(MACROS["dp_policies"][1], None).table.to_pylist()
+        columns = owner.call(MACROS["dp_columns"][1], None).table.to_pylist()
+        released = {fold(name) for name in owner.views()}
+    with connect(database, ":memory:", read_only=True) as source:
+        private = {fold(row["table_name"].rpartition(".")[2]) for row in policies}
+        listed = {row["table_name"]: None for row in columns}
+        public = [name for name in listed if fold(name.rpartition(".")[2]) not in private | released]
+        for statement in (
+            *(f"DECLARE PUBLIC TABLE {in_sql(name)}" for name in public),
+            *(row["ddl"] for row in policies),
+        ):
+            source.execute("FROM dp(?)", [statement]).fetchall()
+        yield source
 
 
 def _progress(step: str) -> None:

@@ -9,15 +9,13 @@ from typing import Any
 
 import click
 
+from dpduck.commands.answering import answers
 from dpduck.commands.errors import one_line_errors
-from dpduck.database.connection import connect
 from dpduck.publish.page_file import frame_page, replace_page, require_place
 from dpduck.publish.pictures import spec_of, svg
 from dpduck.publish.report import require_pictures
 from dpduck.publish.table_html import table_html
-from dpduck.server.owner import require_not_served
 from dpduck.store.check import Distance
-from dpduck.store.store_files import store_files
 
 MADE = "dpduck compare"
 LISTED = 50
@@ -37,9 +35,8 @@ def print_comparison(database: Path, table: str, store: Path | None, target: Pat
         if target is not None:
             require_pictures()
             require_place(target, MADE)
-        require_not_served(store_files(database, store))
-        with connect(database, store) as connection:
-            rows = connection.execute("FROM dp_compare(?)", [table]).fetchall()
+        with answers(database, store) as ask:
+            rows = ask("dp_compare", table).fetchall()
         margins = [Distance(*row) for row in rows]
         if target is not None:
             replace_page(target, page_of(table, margins), 0o600)

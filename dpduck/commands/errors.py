@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from dpduck.values.errors import DpduckError
+from dpduck.values.errors import DpduckError, Interrupted
 
 
 @contextmanager
@@ -16,7 +16,7 @@ def one_line_errors() -> Iterator[None]:
     """Turns an error into one line on standard error and exit status 1."""
     try:
         yield
-    except DpduckError as error:
+    except (DpduckError, Interrupted) as error:
         raise click.ClickException(one_line(error)) from None
     except Exception as error:
         said = _of_duckdb(error)
@@ -42,6 +42,6 @@ def _database_here() -> Path | None:
     return named if isinstance(named, Path) else None
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """Returns the first line of an error's message, without DuckDB's words before it."""
     return str(error).strip().split("\n", 1)[0].removeprefix("Invalid Input Error: ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
@@ -37,15 +38,15 @@ def draft(database: Path, table: str, file: Path | None, privately: str | None, 
     What only you can know is marked TODO. Fill it in and run it: dpduck sql DATABASE - < policy.sql. Once TABLE has a
     policy, even one of PRIVACY UNIT and BUDGET alone, --privately 0.05 asks for MAX ROWS, ranges, clamps and values.
     """
-    from dpduck.database.connection import connect  # noqa: PLC0415
+    from dpduck.commands.answering import answers  # noqa: PLC0415
 
     with one_line_errors():
         if file is None and not database.exists():
             raise Refusal(f"there is no database {database}", accepted="one that exists, or --from a file")
         if file is not None:
             _import(database, table, file)
-        with connect(database, store) as con:
-            rows = con.execute("FROM dp_draft(?, privately := ?)", [table, privately]).fetchall()
+        with answers(database, store) as ask:
+            rows = ask("dp_draft", json.dumps([table, privately])).fetchall()
         click.echo("\n".join(row[0] for row in rows))
 
 
@@ -55,10 +56,10 @@ def draft(database: Path, table: str, file: Path | None, privately: str | None, 
 @STORE
 def show(database: Path, table: str | None, store: Path | None) -> None:
     """Print the policy of TABLE, or all policies in force, as the statements that make them."""
-    from dpduck.database.connection import connect  # noqa: PLC0415
+    from dpduck.commands.answering import answers  # noqa: PLC0415
 
-    with one_line_errors(), connect(database, store) as con:
-        rows = con.execute("SELECT table_name, ddl FROM dp_policies()").fetchall()
+    with answers(database, store) as ask:
+        rows = ask("dp_policies", None).project("table_name, ddl").fetchall()
         chosen = [ddl for name, ddl in rows if table is None or f".{name}".lower().endswith(f".{table}".lower())]
         if not chosen:
             names = ", ".join(name for name, _ in rows) or "none yet"

@@ -1,58 +1,94 @@
-"""Recognition of texts that only read: a SELECT over one dp function, or over private views."""
+"""Recognition of the dp functions that a SELECT reads, such as FROM dp_columns('visits')."""
 
 from __future__ import annotations
 
-from sqlglot import exp, parse, parse_one
-from sqlglot.errors import SqlglotError
-from sqlglot.optimizer.scope import traverse_scope
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from dpduck.commands.answering import ANSWER, FunctionReading
-from dpduck.database.macros import MACROS
-from dpduck.server.bare_statements import read_bare
-from dpduck.server.syntax import in_selects
+import duckdb
+
+from dpduck.database.macros import MACROS, SEVERAL_ARGUMENTS
+from dpduck.server.locked import ReleasedTables, answer_place
+from dpduck.values.errors import Refusal
+from dpduck.values.quoting import fold
+
+_CALL = re.compile(r"\bdp(?:_\w+)?\s*\(", re.IGNORECASE)
 
 
-def reading(text: str) -> FunctionReading | None:
-    """Parses a SELECT over one dp function. Returns None for any other text, also for one in dpduck's own language.
+@dataclass(frozen=True)
+class FunctionCall:
+    """Call of a dp function. arguments: as SQL."""
 
-    >>> reading("SELECT domain FROM dp_columns('visits') WHERE column_name = 'sex'").call
-    "dp_columns('visits')"
-    >>> reading("SELECT * FROM visits")
+    function: str
+    arguments: str
+
+    def argument(self, tables: ReleasedTables) -> str | None:
+        """Evaluates the arguments as the one text that a dp function takes. Returns None if there are none."""
+        parameters, _ = MACROS[self.function]
+        taken = SEVERAL_ARGUMENTS.get(self.function, parameters or "NULL")
+        try:
+            return tables.constant(parameters, taken, self.arguments)
+        except duckdb.Error:
+            what = f"these are no arguments of {self.function}"
+            raise Refusal(what, accepted=f"{self.function}({parameters})") from None
+
+
+@dataclass(frozen=True)
+class FunctionQuery:
+    """Query over dp functions. sql: the query with names of answers in place of the calls.
+
+    tables: the names of all other tables that the query reads.
     """
-    if read_bare(text) is not None:
-        return None
-    try:
-        tree = parse_one(in_selects(text).strip().rstrip(";"), read="duckdb")
-    except (SqlglotError, RecursionError):
-        return None
-    tables = list(tree.find_all(exp.Table))
-    called = tables[0].this if len(tables) == 1 and isinstance(tree, exp.Select) else None
-    if not isinstance(called, exp.Anonymous) or called.name.lower() not in MACROS:
-        return None
-    arguments = ", ".join(argument.sql("duckdb") for argument in called.expressions)
-    function = called.name.lower()
-    tables[0].set("this", exp.to_identifier(ANSWER))
-    return FunctionReading(function, f"{function}({arguments})", arguments, tree.sql("duckdb"))
+
+    sql: str
+    calls: tuple[FunctionCall, ...] = ()
+    tables: tuple[str, ...] = ()
 
 
-def is_of_views(text: str) -> bool:
-    """Tells whether a text is a SELECT or a PIVOT over private views and over nothing else.
+def reading(text: str) -> FunctionQuery:
+    """Finds the dp functions of a query.
 
-    >>> is_of_views("WITH w AS (FROM private.by_ward) FROM w WHERE n > 9"), is_of_views("SELECT ward FROM visits")
-    (True, False)
+    >>> reading("SELECT domain FROM dp_columns('visits') WHERE column_name = 'sex'").calls
+    (FunctionCall(function='dp_columns', arguments="'visits'"),)
+    >>> reading("FROM private.by_ward").calls
+    ()
     """
+    if _CALL.search(text) is None:
+        return FunctionQuery(text)
+    from sqlglot import exp, parse_one  # noqa: PLC0415 - most queries start without a parser
+    from sqlglot.errors import SqlglotError  # noqa: PLC0415
+
     try:
-        trees = [] if read_bare(text) is not None else parse(text.strip().rstrip(";"), read="duckdb")
-        if len(trees) == 1 and isinstance(trees[0], exp.Pivot):
-            trees = parse(f"FROM ({text.strip().rstrip(';')})", read="duckdb")
-        scopes = traverse_scope(trees[0]) if len(trees) == 1 and isinstance(trees[0], exp.Query) else []
+        tree = parse_one(text.strip().rstrip(";"), read="duckdb")
     except (SqlglotError, RecursionError):
-        return False
-    tree = trees[0] if scopes else None
-    if tree is None or any(node.recursive for node in tree.find_all(exp.With)):
-        return False  # in WITH RECURSIVE v, v may be a table's name, too
-    ctes = {id(node) for scope in scopes for node in scope.tables if not node.db and node.name in scope.cte_sources}
-    all_tables = tree.find_all(exp.Table)  # some are in no scope, such as t in SUMMARIZE t
-    tables = [node for node in all_tables if id(node) not in ctes]
-    views = {isinstance(node.this, exp.Identifier) and (node.catalog, node.db) for node in tables}
-    return bool(views) and views <= {("", "private"), ("private", "main")}
+        return FunctionQuery(text)
+    calls, tables = list[FunctionCall](), list[str]()
+    known = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    for node in list(tree.find_all(exp.Table)):
+        called = node.this
+        if isinstance(called, exp.Identifier):
+            if node.db or node.name.lower() not in known:
+                tables.append(".".join(part.name for part in node.parts))
+        elif isinstance(called, exp.Anonymous) and called.name.lower() in MACROS:
+            function = called.name.lower()
+            catalog, schema, name = answer_place(len(calls)).split(".")
+            calls.append(FunctionCall(function, ", ".join(part.sql("duckdb") for part in called.expressions)))
+            node.set("this", exp.to_identifier(name))
+            node.set("db", exp.to_identifier(schema))
+            node.set("catalog", exp.to_identifier(catalog))
+            if not node.alias:
+                node.set("alias", exp.TableAlias(this=exp.to_identifier(function)))
+    if not calls:
+        return FunctionQuery(text)
+    return FunctionQuery(tree.sql("duckdb"), tuple(calls), tuple(tables))
+
+
+def missing_of(query: FunctionQuery, names: Iterable[str]) -> str | None:
+    """Returns the first table that a query over dp functions reads, and that is not released."""
+    released = {fold(name) for name in names}
+    return next((table for table in query.tables if _short(table) not in released), None)
+
+
+def _short(table: str) -> str:
+    return fold(table).removeprefix("private.").removeprefix("main.")

@@ -10,7 +10,7 @@ import click
 
 from dpduck.commands import DATABASE, FORMAT, STORE
 from dpduck.commands.errors import one_line_errors
-from dpduck.store.store_files import SERVED, WHEN_ENDED, store_files
+from dpduck.store.store_files import store_files
 from dpduck.values.errors import Refusal
 
 SHOWING = click.Group()
@@ -125,23 +125,21 @@ def report(
 
     The page fetches nothing and runs nothing: it can be mailed, printed, or put on any server.
     """
+    from dpduck.commands.answering import answers, closing_owner  # noqa: PLC0415
     from dpduck.commands.printing import views_in_words  # noqa: PLC0415
-    from dpduck.database.connection import connect  # noqa: PLC0415
     from dpduck.publish.published_views import open_store  # noqa: PLC0415
     from dpduck.publish.report import ReportFacts, write_report  # noqa: PLC0415
-    from dpduck.server.owner import require_not_served  # noqa: PLC0415
 
     with one_line_errors():
         files = store_files(database, store)
         if files.store is None:
-            raise Refusal(SERVED, accepted=WHEN_ENDED)
-        require_not_served(files)
-        with connect(database, store) as connection:
+            raise Refusal("a store in memory has no report", accepted="a store in a file")
+        with answers(database, store) as ask:
             policies, budgets, ledger = (
-                connection.sql(f"FROM {function}()").to_arrow_table().to_pylist()
+                ask(function, None).to_arrow_table().to_pylist()
                 for function in ("dp_policies", "dp_budget", "dp_ledger")
             )
-        with open_store(files.store) as released:
+        with closing_owner(files) as owner, open_store(files.store) if owner is None else owner.store() as released:
             facts = ReportFacts(policies, budgets, ledger)
             named = title or database.stem
             shown = write_report(

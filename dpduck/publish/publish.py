@@ -20,7 +20,7 @@ import duckdb
 
 from dpduck.database.analyst_macros import install_analyst_macros
 from dpduck.kernel.ledger.secrets import Steps, no_step
-from dpduck.mechanisms.certificate import MODEL, NEIGHBOURS, read_certificates
+from dpduck.mechanisms.certificate import MODEL, NEIGHBOURS, Entry, read_certificates
 from dpduck.publish import checker
 from dpduck.publish.directories import replace_directory
 from dpduck.publish.postgres import is_postgres, shown_target, to_postgres
@@ -179,7 +179,11 @@ class Certified:
 def certify(store: Path, entries: int, target: Path) -> Certified:
     """Writes the bundle of a store. Its first `entries` entries must be verified (database.connection.verify_store)."""
     with open_store(store) as connection:
-        chain, released = read_certificates(connection, STORE, entries)
+        return write_certificates(*read_certificates(connection, STORE, entries), target)
+
+
+def write_certificates(chain: list[Entry], released: list[Entry], target: Path) -> Certified:
+    """Writes the bundle of a ledger's entries and their releases' certificates."""
     head = str(chain[-1]["link"]) if chain else checker.GENESIS
     bundle = {
         "format": checker.FORMAT,

@@ -21,6 +21,7 @@ from dpduck.kernel.door import PAID
 from dpduck.kernel.ledger.secrets import SecretsFile
 from dpduck.kernel.rows.reader import SMALL_BUFFER
 from dpduck.language.text.words import meant_or
+from dpduck.mechanisms.certificate import Entry, read_certificates
 from dpduck.mechanisms.release import WAITING
 from dpduck.publish.published_views import LEDGER_ENTRY
 from dpduck.server.earlier_answers import AnswerCache
@@ -231,6 +232,11 @@ class LocalVault:
     def verify(self) -> int:
         self._database.ledger.verify()
         return len(self._database.ledger.entries())
+
+    def certificates(self) -> tuple[list[Entry], list[Entry]]:
+        """Returns the verified ledger's entries, and the certificates of their releases, for the owner."""
+        with self._connection.cursor() as cursor:
+            return read_certificates(cursor, STORE_NAME, self.verify())
 
     def view_records(self) -> ReleasedRows:
         with self._connection.cursor() as cursor:

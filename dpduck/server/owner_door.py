@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from dpduck.server.local_vault import LocalVault
 
 _AT_ONCE, _LONGEST_QUESTION = 8, 2**24
+GONE = "the server ended meanwhile; dp_ledger() shows what stays charged; accepted: the same again"
+
+
+class ServerGone(StoreError):
+    """Error of a server that ended while the owner asked it."""
 
 
 class OwnerDoor:
@@ -80,6 +85,7 @@ class OwnerDoor:
             "views": self._vault.views,
             "view": self._vault.view_with_entry,
             "releases": self._vault.view_records,
+            "certificates": self._vault.certificates,
         }
         try:
             result = operations[message["do"]](*message["with"])
@@ -120,6 +126,19 @@ class Owner:
     def verify(self) -> int:
         return int(self._ask("verify")[0]["value"])
 
+    def certificates(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Returns the verified ledger's entries, and the certificates of their releases."""
+        entries, certificates = self._ask("certificates")[0]["value"]
+        return entries, certificates
+
+    def views(self) -> dict[str, str]:
+        """Returns the mark of each private view. A mark changes with the rows."""
+        return dict(self._ask("views")[0]["value"])
+
+    def view(self, name: str) -> ReleasedRows:
+        """Returns a private view with its comments. name: as views() has it."""
+        return rows_from(*self._ask("view", name))
+
     def store(self) -> duckdb.DuckDBPyConnection:
         """Returns a connection to a database `store` in memory, with copies of the private views and their records."""
         connection = duckdb.connect(":memory:")
@@ -127,9 +146,8 @@ class Owner:
         connection.execute("CREATE SCHEMA store.dpduck")
         records = rows_from(*self._ask("releases"))
         create_table(connection, "store.dpduck.releases", list(records.columns), records.table)
-        for name in self._ask("views")[0]["value"]:
-            rows = rows_from(*self._ask("view", name))
-            create_view_table(connection, f"store.main.{quote_identifier(name)}", rows)
+        for name in self.views():
+            create_view_table(connection, f"store.main.{quote_identifier(name)}", self.view(name))
         return connection
 
     def _ask(self, operation: str, *given: Any) -> tuple[Message, Any]:
@@ -137,7 +155,7 @@ class Owner:
             self._pipe.send_bytes(pack({"do": operation, "with": given}))
             message, table = unpack(self._pipe.recv_bytes())
         except (EOFError, OSError):
-            raise StoreError("the server ended meanwhile; accepted: the same command again") from None
+            raise ServerGone(GONE) from None
         if "error" in message:
             raise StoreError(str(message["error"]))
         return message, table

@@ -19,6 +19,7 @@ from dpduck.database.macros import read_macro_files
 from dpduck.server.answer_index import NOTHING, AnswerIndex, Size, size_of
 from dpduck.server.inspection import ANSWERS, LISTING, OWN
 from dpduck.server.limits import GivenUp, Limits, never
+from dpduck.server.locked import LOCK
 from dpduck.server.runner_process import ROWS_AT_ONCE, create_table
 from dpduck.server.runners import Runners, TableRead
 from dpduck.server.vault import ReleasedRows
@@ -26,20 +27,6 @@ from dpduck.server.vault_messages import create_view_table
 from dpduck.store.cursors import NamedLocks
 from dpduck.values.errors import Refusal, StoreError
 from dpduck.values.quoting import fold, quote_identifier
-
-LOCK = (
-    "SET temp_directory = ''",  # before the next line, which forbids it
-    "SET enable_external_access = false",
-    "SET disabled_filesystems = 'LocalFileSystem'",
-    "SET python_enable_replacements = false",
-    "SET python_scan_all_frames = false",
-    "SET allow_community_extensions = false",
-    "SET autoload_known_extensions = false",
-    "SET autoinstall_known_extensions = false",
-    "SET allow_unsigned_extensions = false",
-    "SET lock_configuration = true",
-)
-"""The statements that lock the instance, in this order. They run after every step that needs more rights."""
 
 THREADS = 1
 """Threads of one statement. With more, DuckDB may let another thread ask the gate for a connection's statement. Quack's
