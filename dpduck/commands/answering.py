@@ -17,8 +17,8 @@ from dpduck.commands.errors import one_line_errors
 from dpduck.commands.owner_session import MOST_NAMED, OwnerSession
 from dpduck.commands.printing import SHORT_STATEMENT, WIDTH, moment, print_box, print_findings, print_relation
 from dpduck.database.connection import connect
+from dpduck.server.bare_statements import read_bare
 from dpduck.server.owner import owner_of_server
-from dpduck.server.syntax import is_ours
 from dpduck.store.spending import days_until
 from dpduck.store.store_files import StoreFiles, store_files
 from dpduck.values.errors import Refusal
@@ -118,7 +118,7 @@ def print_answer(session: OwnerSession, text: str, shape: str) -> None:
     """Prints the rows of a statement. If no group passed a threshold, the threshold is told as well."""
     answered = session.run(text)
     print_relation(answered, shape)
-    if is_ours(text) and not answered.limit(1).fetchall():
+    if read_bare(text) is not None and not answered.limit(1).fetchall():
         _say_threshold(session.ask, text)
 
 

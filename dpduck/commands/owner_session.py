@@ -19,9 +19,10 @@ from dpduck.database.macros import MACROS
 from dpduck.database.registered import find_database
 from dpduck.database.started import Started
 from dpduck.language.text.words import meant_or
+from dpduck.server.bare_statements import read_bare
 from dpduck.server.locked import RELEASED, ReleasedTables, is_named, missing_table
 from dpduck.server.owner import owner_of_server
-from dpduck.server.syntax import in_selects, is_ours
+from dpduck.server.syntax import in_selects
 from dpduck.store.attaching import STORE_NAME
 from dpduck.store.store_files import store_files
 from dpduck.values.errors import NOTHING_PRIVATE, DpduckError, InternalError, Interrupted, Refusal, StoreError
@@ -98,8 +99,9 @@ class OwnerSession:
 
         A query over private rows gives what is known already about its answer, and charges nothing.
         """
-        if is_ours(text):
-            return self.ask("dp", text)
+        bare = read_bare(text)
+        if bare is not None:
+            return self.ask(bare.function, text if bare.function == "dp" else bare.statement)
         text = in_selects(text)
         query = reading(text)
         tables = self._tables_of(query)
