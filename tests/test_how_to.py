@@ -20,7 +20,7 @@ import dpduck
 from dpduck.dbt.models import view_statement
 from tests.dbt import project as dbt_project
 from tests.server.served import serving_flight
-from tests.support.pages import BLOCK, Typed, commands, installed, type_page
+from tests.support.pages import BLOCK, Typed, commands, installed, run_cell, type_page
 from tests.support.postgres_server import postgres_server
 from tests.support.words import long_lines, long_sentences
 
@@ -185,11 +185,11 @@ def check_policy_shop(page: Typed) -> None:
 
 
 def check_notebook_use(page: Typed) -> None:
-    """Cells that ask run again for nothing."""
-    for block in blocks("notebook_use", "python")[:2]:
-        if "connect" not in block:
-            exec(block, page.names)  # noqa: S102
+    """Cells that ask run again for nothing, and tell that they are free. The picture has three bars (far: FAR)."""
+    for block in blocks("notebook_use", "ipython")[1:]:
+        run_cell(block, page)
     assert page.rows("SELECT spent FROM dp_budget()") == [(0.5,)]
+    assert all(abs(n - 3000) < FAR * 2 / 0.5 for _, n, *_ in page.names["wards"].fetchall())
     assert (page.folder / "wards.png").is_file() == (installed("pandas") and installed("matplotlib"))
 
 
@@ -310,7 +310,7 @@ def test_a_page_does_what_it_says(name: str, tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     page = Typed(tmp_path)
     type_page(PAGES[name], page, CLONE)
-    assert page.kinds & {"sql", "python", "sh"}
+    assert page.kinds & {"sql", "python", "sh", "ipython"}
     CHECKS[name](page)
     if "con" in page.names:
         page.con.close()

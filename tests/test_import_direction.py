@@ -24,6 +24,7 @@ STATIONS = (
         "server",
         "auditor",
         "commands",
+        "notebook",
     ),
 )
 ORDER = {station: rank for rank, station in enumerate(STATIONS)}

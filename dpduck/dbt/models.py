@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-from sqlglot import exp, parse
-from sqlglot.errors import SqlglotError
 
 from dpduck.language.select.options import TABLE
 from dpduck.language.text.options import Option
 from dpduck.language.text.unknown_options import nearest
 from dpduck.mechanisms.registry import own_options
+from dpduck.owner.private_names import private_names
 from dpduck.values.errors import Refusal
-from dpduck.values.quoting import fold, quote_identifier, quote_text
+from dpduck.values.quoting import quote_identifier, quote_text
 
-STORE = "private"
 _NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _PRICES = ("epsilon", "rho", "target_stderr")
@@ -91,32 +88,3 @@ def _written(option: Option, value: Any) -> str:
     if not isinstance(value, str):
         raise Refusal(f"{option.name} is not a number, a text, a flag or a list of these", accepted=option.says)
     return quote_text(value)
-
-
-def private_names(sql: str, policies: Iterable[str], views: Mapping[str, str]) -> list[str]:
-    """Lists the tables with a policy that a query names, and the views over such tables.
-
-    policies: names of tables with a policy. views: definitions of the views of the database, by name. Only the last
-    part of each name counts. A query that cannot be parsed is refused. This warns an owner, who could also read rows
-    elsewhere: it is no gate.
-
-    >>> private_names("SELECT * FROM old", ["db.main.visits"], {"old": "CREATE VIEW old AS FROM main.visits"})
-    ['old']
-    """
-    private = {fold(name.rsplit(".", 1)[-1].strip('"')) for name in policies}
-    read = {fold(name): _tables(definition) for name, definition in views.items()}
-    while more := {name for name, tables in read.items() if name not in private and private & tables}:
-        private |= more
-    return sorted(private & _tables(sql))
-
-
-def _tables(sql: str) -> set[str]:
-    """Returns the last parts of the names of tables in SQL, in small letters, without those of the store."""
-    try:
-        trees = [tree for tree in parse(sql, dialect="duckdb") if tree is not None]
-    except (SqlglotError, RecursionError):
-        raise Refusal("this SQL cannot be parsed, so it may read private rows", accepted="a plain SELECT") from None
-    if any(isinstance(tree, exp.Command) for tree in trees):
-        raise Refusal("this SQL cannot be parsed, so it may read private rows", accepted="a plain SELECT")
-    named = [table for tree in trees for table in tree.find_all(exp.Table)]
-    return {fold(table.name) for table in named if fold(table.catalog) != STORE}

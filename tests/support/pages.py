@@ -38,6 +38,7 @@ class Typed:
     said: list[str] = field(default_factory=list)
     answers: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
     kinds: set[str] = field(default_factory=set)
+    shell: Any = None
 
     @property
     def con(self) -> duckdb.DuckDBPyConnection:
@@ -79,12 +80,24 @@ def type_page(page: Path, typed: Typed, instead: Mapping[str, str]) -> None:
             (typed.folder / named[1]).write_text(text, encoding="utf-8")
         elif kind == "python":
             exec(text, typed.names)  # noqa: S102
+        elif kind == "ipython":
+            run_cell(text, typed)
         elif kind == "sql":
             for statement, says, what in steps(text):
                 typed.answers[statement] = check_statement(typed.con, statement, says, what)
         elif kind == "sh":
             for command in commands(text):
                 typed.said.append(run_command(command, typed))
+
+
+def run_cell(text: str, typed: Typed) -> None:
+    """Runs a cell in IPython, which needs no kernel. Its variables are the page's, and errors are raised."""
+    from IPython.core.interactiveshell import InteractiveShell  # noqa: PLC0415
+
+    if typed.shell is None:
+        typed.shell = InteractiveShell(user_ns=typed.names)
+        typed.shell.history_manager.enabled = False
+    typed.shell.run_cell(text).raise_error()
 
 
 def steps(block: str) -> Iterator[tuple[str, str, str]]:

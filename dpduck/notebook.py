@@ -1,0 +1,161 @@
+"""Magics for IPython and Jupyter: `%load_ext dpduck.notebook` adds %dp_connect and %%dp.
+
+Both use one connection, which is the variable `con` of the notebook. IPython is imported inside, where it is needed.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from dpduck.commands.errors import one_line
+from dpduck.database.connection import connect, load
+from dpduck.owner.private_names import private_names
+from dpduck.server.bare_statements import read_bare
+from dpduck.store.attaching import not_opened
+from dpduck.store.cursors import is_ctrl_c
+from dpduck.values.errors import DpduckError, Refusal
+from dpduck.values.quoting import quote_text
+
+VARIABLE = "con"
+USAGE = "%%dp [--price | --explain] [name <<], and a statement in the lines below"
+_CELL = re.compile(r"\s*(?:--(?P<mode>price|explain)\s*)?(?:(?P<name>[^\W\d]\w*)\s*<<\s*)?")
+_PRICE = "SELECT number, coalesce(price, note), times_left, fits FROM dp_plan({}) WHERE number IS NOT NULL"
+_EXPLAINED = "SELECT strategy, price, seconds, times_left, other_prices, note FROM dp_explain({}) WHERE chosen"
+
+
+@dataclass(frozen=True)
+class CellLine:
+    """The words after %%dp. mode: price, explain, or nothing. name: the variable that keeps the table, if any."""
+
+    mode: str
+    name: str
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Adds the magics to an IPython shell. `%load_ext dpduck.notebook` calls this."""
+
+    def dp_connect(line: str) -> None:
+        """Opens a database file, or takes a connection, as `con`: %dp_connect clinic.duckdb"""
+        with one_line_errors():
+            print(connect_notebook(shell.user_ns, line))  # noqa: T201 - the answer of the cell
+
+    def dp(line: str, cell: str) -> duckdb.DuckDBPyRelation | None:
+        """Runs one statement of dp(), or a SELECT over released tables: %%dp [--price | --explain] [name <<]"""
+        with one_line_errors():
+            return run_cell(shell.user_ns, line, cell)
+
+    shell.register_magic_function(dp_connect, "line", "dp_connect")
+    shell.register_magic_function(dp, "cell", "dp")
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Turns an error into one line without a traceback. The cell fails, so that a run of all cells stops."""
+    from IPython.core.error import UsageError  # noqa: PLC0415
+
+    try:
+        yield
+    except (DpduckError, duckdb.Error) as error:
+        in_use = not_opened(error, None) if isinstance(error, duckdb.IOException) else None
+        raise UsageError(one_line(in_use or error)) from None
+    except (KeyboardInterrupt, RuntimeError) as error:
+        if not is_ctrl_c(error):
+            raise
+        raise UsageError(str(error) or "interrupted") from None
+
+
+def connect_notebook(names: dict[str, Any], line: str) -> str:
+    """Makes the variable `con` a connection with dpduck. Returns a line that says which database it is.
+
+    names: the variables of the notebook. line: a file, the name of a connection, or nothing for a database in memory.
+    """
+    words = shlex.split(line)
+    if len(words) > 1:
+        raise Refusal("%dp_connect takes one database", accepted="%dp_connect clinic.duckdb")
+    if not isinstance(names.get(VARIABLE), duckdb.DuckDBPyConnection | None):
+        raise Refusal(f"the variable {VARIABLE} is no connection", accepted=f"del {VARIABLE}, then %dp_connect")
+    given = names.get(words[0]) if words else None
+    if isinstance(given, duckdb.DuckDBPyConnection):
+        names[VARIABLE] = load(given)
+        return f"{VARIABLE} is {words[0]}"
+    file = Path(words[0]).expanduser() if words else Path(":memory:")
+    new = "" if file.exists() else ", a new database"
+    names[VARIABLE] = connect(file)
+    return f"{VARIABLE} is {file.name}{new}"
+
+
+def run_cell(names: dict[str, Any], line: str, cell: str) -> duckdb.DuckDBPyRelation | None:
+    """Runs a cell. Returns the table to show, and keeps it under a name if the line has one."""
+    asked = read_line(line)
+    connection = names.get(VARIABLE)
+    if not isinstance(connection, duckdb.DuckDBPyConnection):
+        raise Refusal("there is no connection yet", accepted="%dp_connect clinic.duckdb")
+    bare = read_bare(cell)
+    if asked.mode and (bare is None or bare.function != "dp"):
+        raise Refusal(f"--{asked.mode} is for a statement of dp()", accepted="SELECT WITH DIFFERENTIAL_PRIVACY ..")
+    if asked.mode == "price":
+        print("\n".join(prices(connection, cell)))  # noqa: T201 - the answer of the cell
+        return None
+    if asked.mode == "explain":
+        print("\n".join(explanations(connection, cell)))  # noqa: T201 - the answer of the cell
+        return None
+    if bare is None:
+        require_released(connection, cell)
+    shown = read_table(connection, cell if bare is None else bare.query)
+    if asked.name:
+        names[asked.name] = shown
+    return shown
+
+
+def read_line(line: str) -> CellLine:
+    """Reads the words after %%dp.
+
+    >>> read_line("--price"), read_line("wards <<")
+    (CellLine(mode='price', name=''), CellLine(mode='', name='wards'))
+    """
+    found = _CELL.fullmatch(line.split("#", 1)[0])
+    if found is None or (found["mode"] and found["name"]):
+        raise Refusal(f"%%dp cannot read {line.strip()[:80]!r}", accepted=USAGE)
+    return CellLine(found["mode"] or "", found["name"] or "")
+
+
+def prices(connection: duckdb.DuckDBPyConnection, statement: str) -> list[str]:
+    """Returns a line for each statement of a cell: its price, and how often that fits. Nothing is charged."""
+    rows = connection.execute(_PRICE.format(quote_text(statement))).fetchall()
+    lines = list[str]()
+    for number, price, times, fits in rows:
+        more = "" if times is None else f"; you can ask this {times:,} time{'s' * (times != 1)}"
+        which = f"statement {number}: " if len(rows) > 1 else ""
+        lines.append(f"{which}{price}{more}{'' if fits else '; more than what is left'}")
+    return lines
+
+
+def explanations(connection: duckdb.DuckDBPyConnection, statement: str) -> list[str]:
+    """Returns a line for each fact of dp_explain about the chosen strategy. Nothing is charged."""
+    found = connection.execute(_EXPLAINED.format(quote_text(statement)))
+    columns = [str(column[0]).replace("_", " ") for column in found.description or ()]
+    facts = [zip(columns, row, strict=True) for row in found.fetchall()]
+    return [f"{name}: {value}" for row in facts for name, value in row if value is not None]
+
+
+def require_released(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
+    """Refuses a query that names a private table, so that nobody takes exact rows for private answers."""
+    policies = [name for (name,) in connection.execute("SELECT DISTINCT table_name FROM dp_policies()").fetchall()]
+    views = connection.execute("SELECT view_name, sql FROM duckdb_views() WHERE NOT internal").fetchall()
+    if private := private_names(sql, policies, dict(views)):
+        raise Refusal(
+            f"{private[0]} has private rows", accepted=f"SELECT WITH DIFFERENTIAL_PRIVACY .., or {VARIABLE}.sql(..)"
+        )
+
+
+def read_table(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation:
+    """Runs a query once. Returns its rows as a relation, which shows itself and becomes a data frame by .df()."""
+    return connection.from_arrow(connection.execute(sql).to_arrow_table())
