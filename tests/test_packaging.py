@@ -17,14 +17,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-LOCKS = ("runtime", "build", "development", "duckdb2")
+LOCKS = ("runtime", "build", "development", "duckdb2", "dbt")
 RUNTIME_DEPENDENCIES = {"duckdb", "numpy", "scipy", "pyarrow", "sqlglot", "threadpoolctl", "click"}
 
 
 def pins(lock: str) -> dict[str, str]:
     """The pinned versions of one lock file."""
     text = (ROOT / "requirements" / f"{lock}.lock").read_text(encoding="utf-8")
-    return dict(re.findall(r"^([a-z0-9-]+)==([^\s;]+)", text, flags=re.MULTILINE))
+    return dict(re.findall(r"^([a-z0-9-]+)(?:\[[a-z]+\])?==([^\s;]+)", text, flags=re.MULTILINE))
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_holds_the_product_and_its_sql(wheel: Path) -> None:
-    """Modules, SQL, the served page, tables of designs, the marker of types and the licence ship, but no tests."""
+    """Modules, SQL, the served page, macros of dbt, tables of designs, the mark of types and the licence: no tests."""
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
         info = {name.split(".dist-info/")[1] for name in archive.namelist() if ".dist-info/" in name}
@@ -47,7 +47,9 @@ def test_the_wheel_holds_the_product_and_its_sql(wheel: Path) -> None:
     sql = {f"dpduck/{path.relative_to(ROOT)}" for path in (ROOT / "sql").rglob("*") if path.is_file()}
     assert "dpduck/sql/README.md" in held
     page = {f"dpduck/server/web/{name}" for name in ("page.css", "page.js", "icon.svg")}
-    assert held == product | sql | page | {"dpduck/py.typed", "dpduck/strategies/views/designs.npz"}
+    dbt = {str(path.relative_to(ROOT)) for path in (ROOT / "dpduck" / "dbt" / "package").rglob("*") if path.is_file()}
+    assert "dpduck/dbt/package/macros/private_view.sql" in held
+    assert held == product | sql | page | dbt | {"dpduck/py.typed", "dpduck/strategies/views/designs.npz"}
     assert "licenses/LICENSE" in info
     assert "dpduck = dpduck.commands.command_line:run" in entry_points
 
@@ -68,7 +70,7 @@ def test_the_wheel_depends_on_what_earned_its_place(wheel: Path) -> None:
 def test_a_lock_file_pins_with_hashes_and_names_no_place(lock: str) -> None:
     """Each line is one pin or one hash. No index, host or path, so the file means the same everywhere."""
     lines = (ROOT / "requirements" / f"{lock}.lock").read_text(encoding="utf-8").splitlines()
-    pin = re.compile(r"[a-z0-9-]+==[0-9][0-9a-z.]*( ; [a-z_]+ [=!]= '[^'/:]+'( (and|or) [a-z_]+ [=!]= '[^'/:]+')*)? \\")
+    pin = re.compile(r"[a-z0-9-]+(\[[a-z]+\])?==[0-9][0-9a-z.]*( ; [^/:@\\]+)? \\")
     digest = re.compile(r"    --hash=sha256:[0-9a-f]{64}( \\)?")
     assert [line for line in lines if not pin.fullmatch(line) and not digest.fullmatch(line)] == []
     hashed = [following.startswith("    --hash=") for line, following in pairwise(lines) if "==" in line]
@@ -81,7 +83,7 @@ def test_the_lock_files_agree() -> None:
     assert set(pins("runtime")) == RUNTIME_DEPENDENCIES
     assert pins("runtime").items() | pins("build").items() <= development.items()
     second = pins("duckdb2")
-    assert (development["duckdb"], second.pop("duckdb")) == ("1.5.5", "2.0.0")
+    assert (development["duckdb"], second.pop("duckdb")) == ("1.5.5", "2.0.1")
     assert second.items() <= development.items()
 
 
@@ -92,12 +94,15 @@ def test_the_lock_files_answer_to_the_project() -> None:
     spark = pins("spark")
     assert all(spark[re.split(r"[\[=<>]", entry)[0]] for entry in groups.pop("spark") if isinstance(entry, str))
     assert all(pins("rehearsal")[entry] for entry in groups.pop("rehearsal"))
+    extras_of = project["project"]["optional-dependencies"]
+    assert {re.split("[<>=]", entry)[0] for entry in extras_of.pop("dbt")} <= set(pins("dbt"))
+    groups.pop("dbt")
     named = [entry for group in groups.values() for entry in group if isinstance(entry, str)]
     development = pins("development")
-    extras = [entry for extra in project["project"]["optional-dependencies"].values() for entry in extra]
+    extras = [entry for extra in extras_of.values() for entry in extra]
     for requirement in [*named, *extras, *project["project"]["dependencies"]]:
         name, _, exact = requirement.partition("==")
-        name = re.split(r"[<>=]", name)[0]
+        name = re.split(r"[<>=\[]", name)[0].replace("_", "-")
         assert name in development
         assert not exact or development[name] == exact
 
