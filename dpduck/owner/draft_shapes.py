@@ -98,7 +98,7 @@ def _parts(cursor: duckdb.DuckDBPyConnection, column: CatalogColumn) -> list[tup
 def _fields(value: str, name: str, kind: duckdb.sqltypes.DuckDBPyType) -> Iterator[tuple[str, str]]:
     """Yields the SQL and the name of each field of a STRUCT or UNION, and of its fields in turn."""
     for field, inner in kind.children:
-        if not field:  # the tag of a UNION
+        if not field or isinstance(inner, (int, list)):  # the tag of a UNION
             continue
         inside, label = f"{value}.{name_in_comment(field)}", f"{name}_{field}"
         if inner.id in ("struct", "union"):
