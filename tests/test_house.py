@@ -88,13 +88,17 @@ def test_tests_mirror_the_product() -> None:
 
 
 DRAFTS = {
-    *(f"dpduck/owner/draft{part}.py" for part in ("", "_declaration_items", "_open_items", "_remarks", "_unit")),
+    *(
+        f"dpduck/owner/draft{part}.py"
+        for part in ("", "_declaration_items", "_open_items", "_remarks", "_shapes", "_unit")
+    ),
     *("dpduck/owner/policy_text.py", "dpduck/commands/policy.py", "docs/start.md"),
     *("dpduck/owner/private_draft.py", "dpduck/owner/suggestions.py", "tests/owner/test_private_draft.py"),
     "benchmarks/private_drafts.py",
     *(f"dpduck/{part}.py" for part in ("commands/documents", "documents/record", "documents/sentences")),
     *(f"tests/documents/test_{part}.py" for part in ("label", "methods", "record")),
     *("docs/how_to/documents.md", "docs/how_to/release.md", "docs/how_to/parquet_to_folder.md", "tests/test_how_to.py"),
+    *("tests/owner/test_draft_shapes.py", "tests/commands/test_importing.py"),
     *("tests/owner/test_draft.py", "tests/commands/test_policy.py", "docs/reference.md", "tests/test_guides.py"),
 }
 """What is about drafts of policies and about documents, which say with that word what is left to an owner."""

@@ -24,29 +24,52 @@ def policy() -> None:
 @click.argument("table")
 @click.option(
     "--from",
-    "file",
-    type=click.Path(dir_okay=False, exists=True, path_type=Path),
-    help="A Parquet, CSV or JSON file; TABLE is made of it first.",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="A Parquet, CSV or JSON file, a folder, or a pattern in quotes. TABLE is made of all of them first.",
 )
+@click.option(
+    "--read",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="How DuckDB reads the files: encoding=latin-1, or skip=2. May be given again.",
+)
+@click.option("--convert", is_flag=True, help="Make dates and numbers of texts, if there is one way to read them.")
 @click.option(
     "--privately", metavar="EPSILON", help="Suggest the rest from noisy facts, for this price of TABLE's budget."
 )
 @STORE
-def draft(database: Path, table: str, file: Path | None, privately: str | None, store: Path | None) -> None:
+def draft(
+    database: Path,
+    table: str,
+    files: tuple[str, ...],
+    read: tuple[str, ...],
+    convert: bool,
+    privately: str | None,
+    store: Path | None,
+) -> None:
     """Print a policy for TABLE from its schema alone: types, keys, checks, public tables. No row is read.
+
+    With --from, notes about the files stand before the draft. They are for your eyes only.
 
     What only you can know is marked TODO. Fill it in and run it: dpduck sql DATABASE - < policy.sql. Once TABLE has a
     policy, even one of PRIVACY UNIT and BUDGET alone, --privately 0.05 asks for MAX ROWS, ranges, clamps and values.
     """
     from dpduck.commands.answering import answers  # noqa: PLC0415
+    from dpduck.commands.importing import import_files  # noqa: PLC0415
+    from dpduck.owner.draft_remarks import lines_of_notes  # noqa: PLC0415
 
     with one_line_errors():
-        if file is None and not database.exists():
+        if not files and not database.exists():
             raise Refusal(f"there is no database {database}", accepted="one that exists, or --from a file")
-        if file is not None:
-            _import(database, table, file)
+        if (read or convert) and not files:
+            raise Refusal("--read and --convert are about files", accepted="--from a file beside them")
+        notes = import_files(database, table, files, read, convert=convert) if files else []
         with answers(database, store) as ask:
             rows = ask("dp_draft", json.dumps([table, privately])).fetchall()
+        if notes:
+            click.echo("\n".join(lines_of_notes(notes)))
         click.echo("\n".join(row[0] for row in rows))
 
 
@@ -89,19 +112,3 @@ def twin(database: Path, target: Path, rows: int, store: Path | None) -> None:
             for line in twin_database(source, copy, rows):
                 click.echo(line)
             prepare_alike(source, copy)
-
-
-def _import(database: Path, table: str, file: Path) -> None:
-    import duckdb  # noqa: PLC0415
-
-    from dpduck.store.attaching import open_database  # noqa: PLC0415
-    from dpduck.values.quoting import quote_identifier, quote_text  # noqa: PLC0415
-
-    with open_database(database) as con:
-        try:
-            con.execute(f"CREATE TABLE {quote_identifier(table)} AS FROM {quote_text(str(file))}")
-        except duckdb.CatalogException:
-            tables = con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = ?", [table]).fetchall()
-            if not tables:
-                raise
-            raise Refusal(f"{database.name} has a table {table!r}", accepted="no --from, or another name") from None

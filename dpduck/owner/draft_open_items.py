@@ -25,7 +25,10 @@ OTHERS = (
 )
 NUMBERS = "Whole numbers that are codes take a list, too: IN (1, 2) in place of RANGE."
 
-TEXTS = "Dates and amounts that are texts take no RANGE and no CLAMP: convert them in the file first."
+TEXTS = (
+    "Dates and amounts that are texts take no RANGE and no CLAMP. Before there is a policy, dp_check names their "
+    "format and the ALTER TABLE that converts them."
+)
 
 ROWS = "EXPECT ROWS: a guess at the number of rows that may be public; dp_explain compares noise with it."
 

@@ -28,6 +28,7 @@ from dpduck.values.domain import RangeDomain
 from dpduck.values.periods import word_of
 from dpduck.values.quoting import fold, quote_identifier
 from dpduck.values.sqltypes import sql_type
+from dpduck.values.text_readings import readings
 
 MOST_ROWS = 1_000_000
 
@@ -172,6 +173,11 @@ def check_columns(reads: Columns, table: TableName, columns: Sequence[CatalogCol
         findings.append(_rows(f"rows with NULL in {column.name}", nulls, total, "WITH NULL would keep them in cells"))
         findings.append(CheckFinding(f"different values of {column.name}", values, ""))
         kind = sql_type(column.type_name)
+        ways = readings(lambda sql: _row(reads, sql), table.sql, column.name, column.type_name)
+        doubt = "only you know which format is meant; " if len(ways) > 1 else ""
+        for way in ways:
+            advice = f"{doubt}in DuckDB: {way.alter(quote_identifier(table.table))}"
+            findings.append(_rows(f"values of {column.name} that are {way.how}", way.read, way.values, advice))
         if kind.is_numeric:
             ends = ", ".join(f"CAST(quantile_disc({name}, {place}) AS DOUBLE)" for place in (0.005, 0.995))
             low, high = _row(reads, f"SELECT {ends} FROM {table.sql}")
