@@ -98,7 +98,7 @@ DRAFTS = {
     *(f"dpduck/{part}.py" for part in ("commands/documents", "documents/record", "documents/sentences")),
     *(f"tests/documents/test_{part}.py" for part in ("label", "methods", "record")),
     *("docs/how_to/documents.md", "docs/how_to/release.md", "docs/how_to/parquet_to_folder.md", "tests/test_how_to.py"),
-    *("tests/owner/test_draft_shapes.py", "tests/commands/test_importing.py"),
+    *("tests/owner/test_draft_shapes.py", "tests/commands/test_importing.py", "tests/commands/test_owner_reads.py"),
     *("tests/owner/test_draft.py", "tests/commands/test_policy.py", "docs/reference.md", "tests/test_guides.py"),
 }
 """What is about drafts of policies and about documents, which say with that word what is left to an owner."""
