@@ -21,6 +21,7 @@ from dpduck.server.parse_tree import Tree
 from dpduck.values.errors import Position, Refusal
 from dpduck.values.served_functions import TABLE
 
+_PIVOT = re.compile(r"\s*PIVOT\b", re.IGNORECASE)
 ONE_SELECT = "one SELECT over private views, dp('..') and its kin, or SELECT WITH DIFFERENTIAL_PRIVACY .."
 DEEPEST = 60
 """The largest depth of brackets and CASE, so that no parser runs out of stack."""
@@ -150,6 +151,8 @@ def require_bounded(text: str, longest: int) -> None:
 def _only_query(parsed: Any, text: str) -> Tree:
     if parsed.get("error"):
         refuse_inside(text)
+        if _PIVOT.match(text):
+            raise Refusal("PIVOT names its columns here", accepted="PIVOT .. ON sex IN ('F', 'M') USING first(n) ..")
         raise Refusal(_complaint(parsed), accepted=ONE_SELECT, position=_position(parsed, text))
     statements = parsed.get("statements", [])
     if len(statements) != 1:
