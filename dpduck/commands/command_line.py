@@ -24,6 +24,7 @@ HELPS = {
     "document": "Write a document about what was released: a registry record, a privacy label, a codebook, or methods.",
     "explain": "Say how far a statement's answers will be off, what helps, and what they cost. Spends nothing.",
     "ledger": "List every charge: when, who, what, how much. A box has only the beginning of each statement.",
+    "mcp": "Let an agent ask over MCP, on this process's input and output, until its input ends.",
     "policies": "List every policy in force.",
     "policy": "Begin a privacy policy, or print those in force as statements.",
     "prepare": "Prepare the named tables, or all with a policy, so that answers take less time.",
@@ -82,6 +83,10 @@ def command(ctx: click.Context, name: str) -> click.Command | None:
             from dpduck.commands.serving import serve  # noqa: PLC0415
 
             return serve
+        case "mcp":
+            from dpduck.commands.agents import mcp  # noqa: PLC0415
+
+            return mcp
         case "document":
             from dpduck.commands.documents import document  # noqa: PLC0415
 

@@ -18,6 +18,8 @@ from dpduck.server.flight.listener import FlightListener
 from dpduck.server.gate import Service, open_service
 from dpduck.server.idle_vault import Keeping
 from dpduck.server.limits import Limits, limit_memory
+from dpduck.server.mcp.listener import AgentListener, agent_address
+from dpduck.server.mcp.protocol import require_sdk
 from dpduck.server.quack import QuackListener
 from dpduck.server.web.identity import TrustedProxy, open_proxy
 from dpduck.server.web.listener import WebListener, page_address
@@ -57,6 +59,7 @@ class Listening:
     in_the_clear: bool
     origin: str | None
     title: str = ""
+    agents: str | None = None
     proxied: Proxied = field(default_factory=Proxied)
 
 
@@ -112,7 +115,7 @@ def _open_others(
     closing: list[Callable[[], None]],
     ended: threading.Event,
 ) -> None:
-    """Starts the listeners for Flight SQL and for browsers. closing: receives the function that closes each."""
+    """Starts the listeners for Flight SQL, browsers and agents. closing: receives the function that closes each."""
     if listening.flight is not None and not ended.is_set():
         flight = FlightListener(listening.flight, service, limits, listening.tls)
         click.echo(flight.address)
@@ -124,13 +127,23 @@ def _open_others(
         if page.warning:
             click.echo(page.warning, err=True)
         closing.append(page.close)
+    if listening.agents is not None and not ended.is_set():
+        agents = AgentListener(listening.agents, service, limits, listening.tls, listening.origin)
+        click.echo(agents.address)
+        if agents.warning:
+            click.echo(agents.warning, err=True)
+        closing.append(agents.close)
 
 
 def _require_addresses(listening: Listening) -> None:
-    if listening.quack is None and listening.flight is None and listening.web is None:
-        raise Refusal("there is nothing to listen on", accepted="--listen quack:localhost:9494, --flight-sql or --web")
+    if not (listening.quack or listening.flight or listening.web or listening.agents):
+        accepted = "--listen quack:localhost:9494, --flight-sql, --web or --mcp"
+        raise Refusal("there is nothing to listen on", accepted=accepted)
     if listening.web is not None:
         page_address(listening.web, listening.tls, listening.origin)
+    if listening.agents is not None:
+        require_sdk()
+        agent_address(listening.agents, listening.tls, listening.origin)
     if _proxy(listening) is not None and listening.web is None:
         raise Refusal("identities are stated to the page, and there is none", accepted="--web beside them")
 

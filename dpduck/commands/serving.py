@@ -41,6 +41,7 @@ BESIDE_VAULT = 8 << 30
     help="Arrow Flight SQL too, at localhost:32010 or ADDRESS.",
 )
 @click.option("--web", is_flag=False, flag_value="127.0.0.1:8080", help="A page too, at 127.0.0.1:8080 or ADDRESS.")
+@click.option("--mcp", is_flag=False, flag_value="127.0.0.1:8090", help="Agents too, at 127.0.0.1:8090 or ADDRESS.")
 @click.option("--web-origin", help="How browsers see it behind a proxy that speaks TLS: https://NAME.")
 @click.option("--identity-header", help="Behind a proxy that logs people in: its header with who it is.")
 @click.option("--identity-from", multiple=True, help="The proxy's address, as 127.0.0.1/32; several times.")
@@ -81,7 +82,7 @@ def serve(
             seconds=seconds, rows=rows, characters=characters, running_each=at_once, views_each=views,
             memory=parse_size(memory),
         )  # fmt: skip
-        own = parse_size(vault_memory) if vault_memory else _most_memory()
+        own = parse_size(vault_memory) if vault_memory else most_memory()
         keeping = Keeping(Quota(releases, released_rows), floor, own, min(seconds, SECONDS), engine)
         idle = begin_idle_vault()
         try:  # the vault's process makes its imports meanwhile
@@ -111,7 +112,8 @@ def _on_signals(ended: threading.Event, again: threading.Event) -> None:
     signal.signal(signal.SIGHUP, reopen)
 
 
-def _most_memory() -> int:
+def most_memory() -> int:
+    """Returns the bytes of this machine's memory that a vault may use."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(total // 2, total - BESIDE_VAULT)
 

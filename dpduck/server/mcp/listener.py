@@ -1,0 +1,278 @@
+"""Listener of agents: MCP over streamable HTTP, at /mcp. Each request has a principal's token, and none has a session.
+
+A request that is no POST of one JSON object to /mcp, of a host of this listener, gets the same answer, whatever else it
+is. So do a token in the address, several tokens, and a page of another origin. Nobody's request is quoted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextlib import suppress
+from typing import Any
+
+from dpduck.server import LOOPBACK, Tls
+from dpduck.server.gate import Service
+from dpduck.server.limits import Limits
+from dpduck.server.mcp.protocol import agent_server, require_sdk
+from dpduck.server.principals import Principal
+from dpduck.server.web.listener import _OPEN, page_address
+from dpduck.server.web.requests import PageHosts, place_of
+from dpduck.values.errors import DpduckError, StoreError
+
+PORT = 8090
+PATH = "/mcp"
+MOST_CONNECTIONS, MOST_SILENT, AT_WORK_EACH = 128, 64, 8
+"""Connections in all and without a request so far, and requests of one principal at the same time."""
+
+READ_SECONDS, WRONG_TOKEN_SECONDS = 15.0, 1.0
+"""Seconds in which a request must arrive, and that a wrong token waits."""
+
+HEAD_BYTES, BESIDE_BYTES = 16_384, 65_536
+"""Bytes of a request's headers, and of its body beside the statement."""
+
+_BYTES_OF_A_CHARACTER = 12  # two escapes of JSON
+_TOKEN = re.compile(rb"[Bb]earer ([A-Za-z0-9_.~+/=-]{1,200})")
+PRINCIPAL = "dpduck.principal"
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class AgentGateway:
+    """Reads requests of agents within limits, finds their principals, and hands them to the SDK."""
+
+    def __init__(self, service: Service, limits: Limits, hosts: PageHosts) -> None:
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager  # noqa: PLC0415
+
+        self._service, self._hosts = service, hosts
+        self._most = BESIDE_BYTES + _BYTES_OF_A_CHARACTER * limits.characters
+        self._at_work = Counter[str]()
+        server = agent_server(service, lambda context: principal_of(service, context))
+        self.manager = StreamableHTTPSessionManager(
+            server, json_response=True, stateless=True, max_request_body_size=self._most
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        if scope["type"] != "http":
+            return
+        token = token_of(scope, self._hosts)
+        if token is None:
+            await _send(send, 400)
+            return
+        principal = await self._authenticate(token)
+        if principal is None:
+            await _send(send, 401)
+            return
+        if self._at_work[principal.name] >= AT_WORK_EACH:
+            await _send(send, 429)
+            return
+        self._at_work[principal.name] += 1
+        try:
+            await self._answer(scope, receive, send, principal, token)
+        finally:
+            self._at_work[principal.name] -= 1
+
+    async def _authenticate(self, token: str) -> Principal | None:
+        with suppress(DpduckError):
+            principal = await asyncio.to_thread(self._service.book.authenticate, token)
+            if principal is not None:
+                return principal
+            self._service.audit.note(None, "turned away", why="no such token")
+        await asyncio.sleep(WRONG_TOKEN_SECONDS)
+        return None
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, principal: Principal, token: str) -> None:
+        body = await read_body(receive, self._most)
+        if body is None or not is_message(body):
+            await _send(send, 400)
+            return
+        messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def replay() -> MutableMapping[str, Any]:
+            return messages.pop() if messages else await receive()
+
+        async def sent(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", []), *_ALWAYS]}
+            await send(message)
+
+        await self.manager.handle_request({**scope, PRINCIPAL: (principal.name, token)}, replay, sent)
+
+
+def principal_of(service: Service, context: Any) -> Principal:
+    """Returns the principal of a call, by the token of its request. Raises PermissionRefusal if it has ended."""
+    name, token = context.request.scope[PRINCIPAL]
+    principal = service.book.authenticate(token)
+    return service.book.find(name) if principal is None or principal.name != name else principal
+
+
+def token_of(scope: Mapping[str, Any], hosts: PageHosts) -> str | None:
+    """Returns the token of a request, or None if the request is not one for agents at this address."""
+    headers: dict[bytes, list[bytes]] = {}
+    for name, value in scope["headers"]:
+        headers.setdefault(name, []).append(value)
+    host, kinds = headers.get(b"host", []), headers.get(b"content-type", [])
+    names = [value.decode("latin-1").lower() for value in host]
+    origins = [value.decode("latin-1").lower() for value in headers.get(b"origin", [])]
+    tokens = [_TOKEN.fullmatch(value) for value in headers.get(b"authorization", [])]
+    fits = (
+        scope["method"] == "POST"
+        and scope["raw_path"] == PATH.encode()
+        and not scope["query_string"]
+        and len(names) == 1
+        and names[0] in hosts.hosts
+        and origins in ([], [hosts.origin(names[0])])
+        and len(kinds) == 1
+        and kinds[0].partition(b";")[0].strip().lower() == b"application/json"
+        and b"cookie" not in headers
+        and len(tokens) == 1
+    )
+    return tokens[0][1].decode("ascii") if fits and tokens[0] is not None else None
+
+
+async def read_body(receive: Receive, most: int) -> bytes | None:
+    """Returns the body of a request, or None if it is too large, comes too slowly, or is cut off."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(READ_SECONDS):
+            while True:
+                message = await receive()
+                if message["type"] != "http.request":
+                    return None
+                body += message.get("body", b"")
+                if len(body) > most:
+                    return None
+                if not message.get("more_body", False):
+                    return bytes(body)
+    except TimeoutError:
+        return None
+
+
+def is_message(body: bytes) -> bool:
+    """Tells whether a body is one JSON object. Several in a list are none, and neither is deep nesting.
+
+    >>> is_message(b'{"jsonrpc": "2.0"}'), is_message(b"[" * 100_000), is_message(b"[{}]")
+    (True, False, False)
+    """
+    try:
+        return isinstance(json.loads(body), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+_ALWAYS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+_SAID = {
+    400: b"This is no request for agents.",
+    401: b"No such token.",
+    429: b"Too many requests at once.",
+}
+
+
+async def _send(send: Send, status: int) -> None:
+    """Sends one of the fixed answers."""
+    body = _SAID[status]
+    headers = [(b"content-type", b"text/plain"), (b"content-length", str(len(body)).encode()), *_ALWAYS]
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def agent_address(address: str, tls: Tls | None, origin: str | None) -> tuple[str, int]:
+    """Returns the host and port of an address. Refuses an address at which no agent may be served, as of the page."""
+    written = address if re.search(r":[0-9]+$", address) else f"{address}:{PORT}"
+    return page_address(written, tls, origin)
+
+
+def _patient_protocol() -> Any:
+    """Returns uvicorn's protocol with a deadline for the first request of each connection.
+
+    If too many connections have sent no request yet, the oldest of them ends.
+    """
+    from uvicorn.protocols.http.h11_impl import H11Protocol  # noqa: PLC0415
+
+    silent: OrderedDict[int, Any] = OrderedDict()
+
+    class SilentProtocol(H11Protocol):
+        """Connection that ends if its first request has not begun in time."""
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            for place in [place for place, other in silent.items() if other.cycle is not None]:
+                del silent[place]
+            if len(silent) >= MOST_SILENT:
+                silent.popitem(last=False)[1].end()
+            silent[id(self)] = self
+            self.loop.call_later(READ_SECONDS, self.end)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            silent.pop(id(self), None)
+            super().connection_lost(exc)
+
+        def end(self) -> None:
+            """Closes the connection unless a request has begun."""
+            if self.cycle is None:
+                silent.pop(id(self), None)
+                self.transport.close()
+
+    return SilentProtocol
+
+
+class AgentListener:
+    """Listener of agents, in a thread that it starts."""
+
+    def __init__(
+        self, address: str, service: Service, limits: Limits, tls: Tls | None = None, origin: str | None = None
+    ) -> None:
+        """origin: the origin that clients see, if a proxy with TLS stands before it."""
+        require_sdk()
+        import uvicorn  # noqa: PLC0415
+
+        host, port = agent_address(address, tls, origin)
+        try:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            self._socket = socket.socket(family, socket.SOCK_STREAM)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind((host.strip("[]"), port))
+            port = self._socket.getsockname()[1]
+            gateway = AgentGateway(service, limits, place_of(host, port, tls is not None, origin))
+            config = uvicorn.Config(
+                gateway, http=_patient_protocol(), ws="none", lifespan="off", log_config=None, access_log=False,
+                limit_concurrency=MOST_CONNECTIONS, timeout_keep_alive=int(READ_SECONDS), server_header=False,
+                date_header=False, proxy_headers=False, h11_max_incomplete_event_size=HEAD_BYTES,
+                ssl_certfile=None if tls is None else str(tls.certificate),
+                ssl_keyfile=None if tls is None else str(tls.key),
+                timeout_graceful_shutdown=1,
+            )  # fmt: skip
+            config.load()
+        except OSError:
+            raise StoreError(
+                f"{address} cannot be listened on; accepted: a free port, and files in PEM for TLS"
+            ) from None
+        self._server, self._gateway = uvicorn.Server(config), gateway
+        seen = origin or f"{'http' if tls is None else 'https'}://{host}:{port}"
+        self.address = f"{seen}{PATH}"
+        self.warning = "" if tls is not None or host in LOOPBACK else _OPEN.format(f"{host}:{port}")
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        async def run() -> None:
+            async with self._gateway.manager.run():
+                await self._server.serve(sockets=[self._socket])
+
+        asyncio.run(run())
+
+    def close(self) -> None:
+        """Stops listening. Running work goes on until it is done, or until the process ends."""
+        self._server.should_exit = True
+        self._thread.join()

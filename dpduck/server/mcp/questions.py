@@ -1,0 +1,241 @@
+"""Prices and answers for agents: what is free is found before what costs, and errors come with every number.
+
+Every statement passes the gate, as for every other client. Whatever is asked here beside an agent's own statement has
+a ceiling of nothing. The statement itself has its shown price as its ceiling.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+from dpduck.server.bare_statements import QUERIES, first_word
+from dpduck.server.mcp.error_bars import plain_select, with_errors
+from dpduck.server.mcp.results import MOST_ROWS, Json, one_line, rows_of, shown_records, shown_value
+from dpduck.server.web.asking import Desk, PageAnswer, PageStatement, Priced, Prices, is_charged
+from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal
+from dpduck.values.quoting import fold, quote_text
+
+ONLY_QUESTIONS = "SELECT WITH DIFFERENTIAL_PRIVACY .., or a SELECT over private views"
+STORED = "free: this very statement was answered before"
+KNOWN = "free: it follows from earlier releases; nothing was charged. For a new answer, ask with anew = true"
+READ = "free: it reads nothing but what was released"
+CHARGED = "charged; the same statement again is free"
+NO_ERRORS = (
+    "These numbers were computed from released ones, and no errors are shown. Columns of views ending in _stderr have "
+    "the errors of theirs."
+)
+_ERRORS = ("aggregate", "cells", "rows_of_a_cell", "stderr", "worst_stderr", "note")
+_PER_CENT = re.compile(r"([0-9][0-9.e+-]*) % of ")
+_SHOWN_ERRORS = re.compile(r"stderr|interval", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Quote:
+    """Statement of an agent with its prices, before anything is charged."""
+
+    asked: PageStatement
+    prices: Prices
+
+    @property
+    def is_free(self) -> bool:
+        """Tells whether nothing is charged: the statement reads what is released, or was answered before."""
+        return not any(map(is_charged, self.prices.totals))
+
+    @property
+    def per_cent(self) -> float | None:
+        """Returns the price as a part of the budget, rounded up. None if it is no part of one."""
+        parts = [per_cent_of(row.plan) for row in self.prices.statements]
+        return None if None in parts else math.fsum(part for part in parts if part is not None)
+
+
+def per_cent_of(plan: Mapping[str, Any] | None) -> float | None:
+    """Returns the largest part of a budget that a price takes, from its words in dp_plan.
+
+    >>> per_cent_of({"rho": 0.1, "price": "2 % of your budget and 3.5 % of LIFETIME (epsilon = 0.1)"})
+    3.5
+    """
+    if plan is None or not is_charged(plan):
+        return 0.0
+    parts = [float(part) for part in _PER_CENT.findall(str(plan["price"] or "").partition("(")[0])]
+    return max(parts, default=None)
+
+
+def quote(desk: Desk, sql: str) -> Quote:
+    """Prices a statement. Refuses whatever is no question: an agent makes and drops nothing."""
+    asked = desk.read_statement(sql)
+    if any(action != "run" or first_word(argument) not in QUERIES for action, argument in asked.charging):
+        raise PermissionRefusal("an agent asks questions, and makes or drops nothing", accepted=ONLY_QUESTIONS)
+    return Quote(asked, desk.prices(asked))
+
+
+def price(desk: Desk, sql: str) -> Json:
+    """Returns the price of a statement, its expected errors, and whether the answer is free."""
+    priced = quote(desk, sql)
+    if not priced.asked.charging:
+        return {"charged": False, "free": True, "why": READ, "per_cent": 0.0, "statements": []}
+    statements = [_described(desk.with_errors(row)) for row in priced.prices.statements]
+    known = None if priced.is_free else _known(desk, priced)
+    why = STORED if priced.is_free else KNOWN if known is not None else ""
+    return {
+        "charged": False,
+        "free": bool(why),
+        **({"why": why} if why else {}),
+        "fits": priced.prices.fits,
+        "per_cent": priced.per_cent,
+        "statements": statements,
+    }
+
+
+def known(desk: Desk, sql: str) -> Json:
+    """Returns an answer that costs nothing. Refuses a question that nothing released answers."""
+    priced = quote(desk, sql)
+    if not priced.asked.charging:
+        return _read(desk, priced.asked)
+    if priced.is_free:
+        return _stored(desk, priced)
+    answer = _known(desk, priced)
+    if answer is None:
+        raise Refusal("nothing that was released answers this", accepted="price, and then ask, which is charged")
+    return _answer(answer, KNOWN)
+
+
+def ask(desk: Desk, sql: str, most_percent: float | None, *, anew: bool) -> Json:
+    """Returns an answer: a free one if there is one, and otherwise a new one within the ceiling, which is charged.
+
+    anew: whether to ask for a new answer even if earlier releases already give one.
+    """
+    priced = quote(desk, sql)
+    if not priced.asked.charging:
+        return _read(desk, priced.asked)
+    if priced.is_free:
+        return _stored(desk, priced)
+    earlier = None if anew else _known(desk, priced)
+    if earlier is not None:
+        new = {"per_cent": priced.per_cent, "expected_errors": _expected(desk, priced)}
+        return {**_answer(earlier, KNOWN), "a_new_answer": new}
+    part = priced.per_cent
+    if most_percent is not None and (part is None or part > most_percent):
+        costs = "no part of a budget" if part is None else f"{part:g} % of your budget"
+        raise Refusal(
+            f"the statement costs {costs}, and most_percent is {most_percent:g}",
+            accepted="a smaller epsilon, or a larger most_percent if a person agrees",
+        )
+    answer = desk.ask(priced.asked.text, MOST_ROWS, priced.prices.ceilings(), typed=True)
+    shown = {**_with_bars(desk, priced, answer, CHARGED), "charged": True, "per_cent": part}
+    return {**shown, "budget": budgets_of(desk, _tables(priced))}
+
+
+def budgets_of(desk: Desk, tables: Set[str]) -> list[Json]:
+    """Returns what is left of the budgets of some tables, in per cent, in all and on this day in UTC."""
+    return [
+        _budget(row)
+        for row in desk.ask("FROM dp_budget()", MOST_ROWS).dicts()
+        if last_name(row["table_name"]) in tables
+    ]
+
+
+def last_name(table: object) -> str:
+    """Returns the last part of a table's name, in lower case.
+
+    >>> last_name('clinic.main."Visits"')
+    'visits'
+    """
+    return fold(str(table).rpartition(".")[2].strip('"'))
+
+
+def _tables(priced: Quote) -> set[str]:
+    return {last_name(row.plan["table_name"]) for row in priced.prices.statements if row.plan is not None}
+
+
+def _budget(row: Mapping[str, Any]) -> Json:
+    whole = row["budget"] or 0.0
+    shown: Json = {
+        "table_name": shown_value(row["table_name"]),
+        "left_percent": _part(row["remaining"], whole),
+        "measure": row["measure"],
+        "left": row["remaining"],
+    }
+    if row["period"] is not None:
+        shown["period"] = shown_value(row["period"])
+    if row["a_day"] is not None:
+        shown |= {"a_day_percent": 100 * row["a_day"], "left_today_percent": _part(row["left_today"], whole)}
+    if row["epsilon_left"] is not None:
+        shown["largest_epsilon"] = row["epsilon_left"]
+    return shown
+
+
+def _part(amount: float | None, whole: float) -> float:
+    return float(f"{100 * (amount or 0.0) / whole:.4g}") if whole else 0.0
+
+
+def _read(desk: Desk, asked: PageStatement) -> Json:
+    answer = desk.ask(asked.text, MOST_ROWS, typed=True)
+    note = {} if any(map(_SHOWN_ERRORS.search, answer.columns)) else {"errors_note": NO_ERRORS}
+    return {**_answer(answer, READ), **note}
+
+
+def _stored(desk: Desk, priced: Quote) -> Json:
+    answer = desk.ask(priced.asked.text, MOST_ROWS, typed=True)
+    return _with_bars(desk, priced, answer, STORED)
+
+
+def _known(desk: Desk, priced: Quote) -> PageAnswer | None:
+    """Returns what earlier releases say, with its errors, or None if they do not determine it."""
+    (_, statement), *others = priced.asked.charging
+    plain = None if others or not _is_alone(priced.asked) else plain_select(statement)
+    if plain is None:
+        return None
+    try:
+        return desk.ask(f"FROM dp_known({quote_text(plain)})", MOST_ROWS)
+    except DpduckError:
+        return None
+
+
+def _is_alone(asked: PageStatement) -> bool:
+    """Tells whether a statement is a question alone, and no part of a larger query."""
+    (_, statement), *_ = asked.charging
+    return statement.strip() == asked.text.strip().rstrip("; \n") or asked.text == f"FROM dp({quote_text(statement)})"
+
+
+def _with_bars(desk: Desk, priced: Quote, answer: PageAnswer, why: str) -> Json:
+    """Returns an answer with standard errors: in its rows if it can be, and otherwise as they were expected."""
+    (_, statement), *_ = priced.asked.charging
+    more = with_errors(statement, answer.columns) if _is_alone(priced.asked) else None
+    if more is not None:
+        try:
+            answer = desk.ask(f"FROM dp({quote_text(more)})", MOST_ROWS)
+        except DpduckError:
+            more = None
+    shown = _answer(answer, why)
+    if more is None and not any(map(_SHOWN_ERRORS.search, answer.columns)):
+        shown["expected_errors"] = _expected(desk, priced)
+    return shown
+
+
+def _answer(answer: PageAnswer, why: str) -> Json:
+    return {"charged": False, "why": why, **rows_of(answer)}
+
+
+def _expected(desk: Desk, priced: Quote) -> list[Json]:
+    return [line for row in priced.prices.statements for line in _errors(desk.with_errors(row))]
+
+
+def _errors(priced: Priced) -> list[Json]:
+    return [] if priced.errors is None else shown_records(priced.errors.dicts(), _ERRORS)
+
+
+def _described(priced: Priced) -> Json:
+    plan: Mapping[str, Any] = priced.plan or {}
+    names = ("table_name", "price", "epsilon", "rho", "delta", "fits", "times_left", "note")
+    described = {name: shown_value(plan[name]) for name in names if plan.get(name) is not None}
+    texts: Sequence[tuple[str, str]] = (("advice", priced.note), ("other_prices", priced.other_prices))
+    return {
+        **described,
+        "per_cent": per_cent_of(priced.plan),
+        "expected_errors": _errors(priced),
+        **{name: one_line(text) for name, text in texts if text},
+    }
