@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 SERVED = "a server has this store open, and one process at a time can"
 BY_ADDRESS = "dpduck serve .. --mcp, and the address that it prints with the token, in place of this command"
-    "dpduck serve .. --mcp, and in place of this command the address that it prints, with the principal's token"
-)
 
 
 @click.command(name="mcp")

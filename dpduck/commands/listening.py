@@ -59,8 +59,8 @@ class Listening:
     in_the_clear: bool
     origin: str | None
     title: str = ""
-    agents: str | None = None
     proxied: Proxied = field(default_factory=Proxied)
+    agents: str | None = None
 
 
 def listen(

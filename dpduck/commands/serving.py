@@ -66,7 +66,8 @@ BESIDE_VAULT = 8 << 30
 @click.option("--prepare", is_flag=True, help="Prepare the tables that have a policy and are not prepared.")
 @click.option("--engine", multiple=True, help="Whose tables are counted there: NAME=sc://HOST:PORT; several times.")
 def serve(
-    database: Path, store: Path | None, address: str, flight_sql: str | None, web: str | None, web_origin: str | None,
+    database: Path, store: Path | None, address: str, flight_sql: str | None, web: str | None, mcp: str | None,
+    web_origin: str | None,
     identity_header: str | None, identity_from: tuple[str, ...], identity_secret: Path | None, web_title: str,
     tls_certificate: Path | None, tls_key: Path | None, in_the_clear: bool, audit: Path | None, seconds: float,
     rows: int, characters: int, at_once: int, views: int, releases: int, released_rows: int, floor: float,
@@ -92,7 +93,7 @@ def serve(
                 _prepare(database, store)
             quack = None if address == "none" else address
             proxy = Proxied(identity_header, identity_from, identity_secret)
-            listening = Listening(quack, flight_sql, web, tls, in_the_clear, web_origin, web_title, proxy)
+            listening = Listening(quack, flight_sql, web, tls, in_the_clear, web_origin, web_title, proxy, mcp)
             listen(database, store, listening, limits, keeping, audit, idle, ended, again)
         finally:
             idle.kill()

@@ -106,7 +106,7 @@ def first_word(text: str) -> str:
     >>> first_word("/* a /* b */ */ create private view"), first_word("(FROM x)"), first_word("--")
     ('CREATE', '(', '')
     """
-    return next((word for word, _, _ in _parts(text)), "")
+    return next((word for word, _, _ in parts_of(text)), "")
 
 
 def has_clause(text: str) -> bool:
@@ -114,7 +114,7 @@ def has_clause(text: str) -> bool:
     if _HAS_CLAUSE.search(text) is None:
         return False
     last: Words = ()
-    for word, _, _ in _parts(text):
+    for word, _, _ in parts_of(text):
         last = (*last[-2:], word)
         if last == _CLAUSE:
             return True
@@ -128,7 +128,7 @@ def _begins_with(words: Words, beginnings: frozenset[Words]) -> bool:
 def _beginning(text: str, number: int) -> list[tuple[str, int]]:
     """Returns the first words of a text in capitals, each with its place."""
     words = list[tuple[str, int]]()
-    for word, start, _ in _parts(text):
+    for word, start, _ in parts_of(text):
         words.append((word, start))
         if len(words) == number or not (word.isidentifier() or word == "("):
             break
@@ -137,11 +137,11 @@ def _beginning(text: str, number: int) -> list[tuple[str, int]]:
 
 def _without_end(text: str) -> str:
     """Returns a text without the semicolons, blanks and comments at its end."""
-    ends = [end for word, _, end in _parts(text) if word != ";"]
+    ends = [end for word, _, end in parts_of(text) if word != ";"]
     return text[: ends[-1]] if ends else text
 
 
-def _parts(text: str) -> Iterator[tuple[str, int, int]]:
+def parts_of(text: str) -> Iterator[tuple[str, int, int]]:
     """Yields each word in capitals, each number and sign, and "'" for each quoted text, with its start and end.
 
     Takes linear time. After a quote or a comment that never closes, the rest is one quoted text.

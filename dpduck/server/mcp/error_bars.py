@@ -19,7 +19,7 @@ _NO_AGGREGATES = frozenset(("CAST", "CASE", "GROUPING", "RANGE_END", "TRY_CAST",
 
 
 @dataclass(frozen=True)
-class Part:
+class WordPlace:
     """Word or sign of a statement, in capitals, with its place."""
 
     word: str
@@ -31,7 +31,7 @@ class Part:
 class _Question:
     """Places of a question in its parts: the clause, the first part after it, and FROM."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[WordPlace, ...]
     clause: int
     first: int
     end: int
@@ -43,7 +43,7 @@ def plain_select(statement: str) -> str | None:
     >>> plain_select("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM visits")
     'SELECT count(*) FROM visits'
     """
-    question = _read(statement)
+    question = _parse_question(statement)
     if question is None:
         return None
     select, first = question.parts[question.clause], question.parts[question.first]
@@ -58,7 +58,7 @@ def with_errors(statement: str, columns: Sequence[str]) -> str | None:
     >>> with_errors("SELECT WITH DIFFERENTIAL_PRIVACY sex, count(*) AS n FROM visits GROUP BY sex", ["sex", "n"])
     'SELECT WITH DIFFERENTIAL_PRIVACY sex, count(*) AS n, dp_stderr(count(*)) AS "n_stderr" FROM visits GROUP BY sex'
     """
-    question = _read(statement)
+    question = _parse_question(statement)
     if question is None or any(part.word in _BARS for part in question.parts):
         return None
     items = _items(question)
@@ -74,8 +74,8 @@ def with_errors(statement: str, columns: Sequence[str]) -> str | None:
     return f"{statement[:place]}{''.join(added)}{statement[place:]}" if added else None
 
 
-def _read(statement: str) -> _Question | None:
-    parts = tuple(Part(*found) for found in parts_of(statement))
+def _parse_question(statement: str) -> _Question | None:
+    parts = tuple(WordPlace(*found) for found in parts_of(statement))
     words = [part.word for part in parts]
     clause = next((place for place in range(len(words)) if tuple(words[place : place + 3]) == _CLAUSE), None)
     if clause is None:
@@ -104,9 +104,9 @@ def _closing(words: Sequence[str], place: int) -> int | None:
     return None
 
 
-def _items(question: _Question) -> list[tuple[Part, ...]]:
+def _items(question: _Question) -> list[tuple[WordPlace, ...]]:
     """Returns the parts of each item that a question selects."""
-    items, item, depth = list[tuple[Part, ...]](), list[Part](), 0
+    items, item, depth = list[tuple[WordPlace, ...]](), list[WordPlace](), 0
     for part in question.parts[question.first : question.end]:
         depth += (part.word in _OPEN) - (part.word in _CLOSE)
         if part.word == "," and not depth:
@@ -117,7 +117,7 @@ def _items(question: _Question) -> list[tuple[Part, ...]]:
     return [*items, tuple(item)]
 
 
-def _end_of_call(item: tuple[Part, ...]) -> int | None:
+def _end_of_call(item: tuple[WordPlace, ...]) -> int | None:
     """Returns the end of an item's call of an aggregate. None if the item is anything else."""
     words = [part.word for part in item]
     if len(words) < 3 or words[1] != "(" or not words[0].isidentifier() or words[0] in _NO_AGGREGATES:

@@ -23,7 +23,7 @@ from dpduck.server.mcp.protocol import agent_server, require_sdk
 from dpduck.server.principals import Principal
 from dpduck.server.web.listener import _OPEN, page_address
 from dpduck.server.web.requests import PageHosts, place_of
-from dpduck.values.errors import DpduckError, StoreError
+from dpduck.values.errors import DpduckError, PermissionRefusal, StoreError
 
 PORT = 8090
 PATH = "/mcp"
@@ -99,19 +99,21 @@ class AgentGateway:
         async def replay() -> MutableMapping[str, Any]:
             return messages.pop() if messages else await receive()
 
-        async def sent(message: MutableMapping[str, Any]) -> None:
+        async def send_safely(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 message = {**message, "headers": [*message.get("headers", []), *_ALWAYS]}
             await send(message)
 
-        await self.manager.handle_request({**scope, PRINCIPAL: (principal.name, token)}, replay, sent)
+        await self.manager.handle_request({**scope, PRINCIPAL: (principal.name, token)}, replay, send_safely)
 
 
 def principal_of(service: Service, context: Any) -> Principal:
     """Returns the principal of a call, by the token of its request. Raises PermissionRefusal if it has ended."""
     name, token = context.request.scope[PRINCIPAL]
     principal = service.book.authenticate(token)
-    return service.book.find(name) if principal is None or principal.name != name else principal
+    if principal is None or principal.name != name:
+        raise PermissionRefusal("this token was revoked, or has ended", accepted="a token that is in force")
+    return principal
 
 
 def token_of(scope: Mapping[str, Any], hosts: PageHosts) -> str | None:
@@ -243,6 +245,7 @@ class AgentListener:
             self._socket = socket.socket(family, socket.SOCK_STREAM)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._socket.bind((host.strip("[]"), port))
+            self._socket.listen(MOST_CONNECTIONS)
             port = self._socket.getsockname()[1]
             gateway = AgentGateway(service, limits, place_of(host, port, tls is not None, origin))
             config = uvicorn.Config(

@@ -14,11 +14,11 @@ from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, TextIO
 
+from dpduck.server.clients.desk import Desk
 from dpduck.server.gate import UNEXPECTED, Service
 from dpduck.server.limits import GivenUp
 from dpduck.server.mcp.tools import INSTRUCTIONS, TOOLS, call, refusal_text
 from dpduck.server.principals import Principal
-from dpduck.server.web.asking import Desk
 from dpduck.values.errors import DpduckError, StoreError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def agent_server(service: Service, who: Who) -> Server[Any]:
     places: list[anyio.CapacityLimiter] = []  # made in the loop that serves
 
     async def list_tools(_context: Any, _params: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[types.Tool.model_validate(described) for described in described_tools()])
+        return types.ListToolsResult(tools=[types.Tool.model_validate(described) for described in tool_descriptions()])
 
     async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         if not places:
@@ -97,7 +97,7 @@ def _noting_beginnings(service: Service, who: Who) -> Any:
     return note
 
 
-def described_tools() -> list[dict[str, Any]]:
+def tool_descriptions() -> list[dict[str, Any]]:
     """Describes all tools as MCP does."""
     return [
         {

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from dpduck.server.bare_statements import QUERIES, first_word
+from dpduck.server.bare_statements import QUERIES, first_word, read_bare
+from dpduck.server.clients.desk import Desk, PageAnswer, PageStatement, Priced, Prices, is_charged
 from dpduck.server.mcp.error_bars import plain_select, with_errors
-from dpduck.server.mcp.results import MOST_ROWS, Json, one_line, rows_of, shown_records, shown_value
-from dpduck.server.web.asking import Desk, PageAnswer, PageStatement, Priced, Prices, is_charged
+from dpduck.server.mcp.results import MOST_ROWS, Json, json_value, one_line, records_of, rows_of
 from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal
 from dpduck.values.quoting import fold, quote_text
 
@@ -34,7 +34,7 @@ _SHOWN_ERRORS = re.compile(r"stderr|interval", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Quote:
+class PricedQuestion:
     """Statement of an agent with its prices, before anything is charged."""
 
     asked: PageStatement
@@ -64,21 +64,21 @@ def per_cent_of(plan: Mapping[str, Any] | None) -> float | None:
     return max(parts, default=None)
 
 
-def quote(desk: Desk, sql: str) -> Quote:
+def quote(desk: Desk, sql: str) -> PricedQuestion:
     """Prices a statement. Refuses whatever is no question: an agent makes and drops nothing."""
     asked = desk.read_statement(sql)
     if any(action != "run" or first_word(argument) not in QUERIES for action, argument in asked.charging):
         raise PermissionRefusal("an agent asks questions, and makes or drops nothing", accepted=ONLY_QUESTIONS)
-    return Quote(asked, desk.prices(asked))
+    return PricedQuestion(asked, desk.prices(asked))
 
 
-def price(desk: Desk, sql: str) -> Json:
+def price_of(desk: Desk, sql: str) -> Json:
     """Returns the price of a statement, its expected errors, and whether the answer is free."""
     priced = quote(desk, sql)
     if not priced.asked.charging:
         return {"charged": False, "free": True, "why": READ, "per_cent": 0.0, "statements": []}
-    statements = [_described(desk.with_errors(row)) for row in priced.prices.statements]
-    known = None if priced.is_free else _known(desk, priced)
+    statements = [_price_of(desk.with_errors(row)) for row in priced.prices.statements]
+    known = None if priced.is_free else _answer_from_releases(desk, priced)
     why = STORED if priced.is_free else KNOWN if known is not None else ""
     return {
         "charged": False,
@@ -90,32 +90,32 @@ def price(desk: Desk, sql: str) -> Json:
     }
 
 
-def known(desk: Desk, sql: str) -> Json:
+def free_answer(desk: Desk, sql: str) -> Json:
     """Returns an answer that costs nothing. Refuses a question that nothing released answers."""
     priced = quote(desk, sql)
     if not priced.asked.charging:
-        return _read(desk, priced.asked)
+        return _answer_of_released(desk, priced.asked)
     if priced.is_free:
-        return _stored(desk, priced)
-    answer = _known(desk, priced)
+        return _answer_again(desk, priced)
+    answer = _answer_from_releases(desk, priced)
     if answer is None:
         raise Refusal("nothing that was released answers this", accepted="price, and then ask, which is charged")
     return _answer(answer, KNOWN)
 
 
-def ask(desk: Desk, sql: str, most_percent: float | None, *, anew: bool) -> Json:
+def answer_of(desk: Desk, sql: str, most_percent: float | None, *, anew: bool) -> Json:
     """Returns an answer: a free one if there is one, and otherwise a new one within the ceiling, which is charged.
 
     anew: whether to ask for a new answer even if earlier releases already give one.
     """
     priced = quote(desk, sql)
     if not priced.asked.charging:
-        return _read(desk, priced.asked)
+        return _answer_of_released(desk, priced.asked)
     if priced.is_free:
-        return _stored(desk, priced)
-    earlier = None if anew else _known(desk, priced)
+        return _answer_again(desk, priced)
+    earlier = None if anew else _answer_from_releases(desk, priced)
     if earlier is not None:
-        new = {"per_cent": priced.per_cent, "expected_errors": _expected(desk, priced)}
+        new = {"per_cent": priced.per_cent, "expected_errors": _predict_errors(desk, priced)}
         return {**_answer(earlier, KNOWN), "a_new_answer": new}
     part = priced.per_cent
     if most_percent is not None and (part is None or part > most_percent):
@@ -147,20 +147,20 @@ def last_name(table: object) -> str:
     return fold(str(table).rpartition(".")[2].strip('"'))
 
 
-def _tables(priced: Quote) -> set[str]:
+def _tables(priced: PricedQuestion) -> set[str]:
     return {last_name(row.plan["table_name"]) for row in priced.prices.statements if row.plan is not None}
 
 
 def _budget(row: Mapping[str, Any]) -> Json:
     whole = row["budget"] or 0.0
     shown: Json = {
-        "table_name": shown_value(row["table_name"]),
+        "table_name": json_value(row["table_name"]),
         "left_percent": _part(row["remaining"], whole),
         "measure": row["measure"],
         "left": row["remaining"],
     }
     if row["period"] is not None:
-        shown["period"] = shown_value(row["period"])
+        shown["period"] = json_value(row["period"])
     if row["a_day"] is not None:
         shown |= {"a_day_percent": 100 * row["a_day"], "left_today_percent": _part(row["left_today"], whole)}
     if row["epsilon_left"] is not None:
@@ -172,18 +172,18 @@ def _part(amount: float | None, whole: float) -> float:
     return float(f"{100 * (amount or 0.0) / whole:.4g}") if whole else 0.0
 
 
-def _read(desk: Desk, asked: PageStatement) -> Json:
+def _answer_of_released(desk: Desk, asked: PageStatement) -> Json:
     answer = desk.ask(asked.text, MOST_ROWS, typed=True)
     note = {} if any(map(_SHOWN_ERRORS.search, answer.columns)) else {"errors_note": NO_ERRORS}
     return {**_answer(answer, READ), **note}
 
 
-def _stored(desk: Desk, priced: Quote) -> Json:
+def _answer_again(desk: Desk, priced: PricedQuestion) -> Json:
     answer = desk.ask(priced.asked.text, MOST_ROWS, typed=True)
     return _with_bars(desk, priced, answer, STORED)
 
 
-def _known(desk: Desk, priced: Quote) -> PageAnswer | None:
+def _answer_from_releases(desk: Desk, priced: PricedQuestion) -> PageAnswer | None:
     """Returns what earlier releases say, with its errors, or None if they do not determine it."""
     (_, statement), *others = priced.asked.charging
     plain = None if others or not _is_alone(priced.asked) else plain_select(statement)
@@ -197,11 +197,10 @@ def _known(desk: Desk, priced: Quote) -> PageAnswer | None:
 
 def _is_alone(asked: PageStatement) -> bool:
     """Tells whether a statement is a question alone, and no part of a larger query."""
-    (_, statement), *_ = asked.charging
-    return statement.strip() == asked.text.strip().rstrip("; \n") or asked.text == f"FROM dp({quote_text(statement)})"
+    return read_bare(asked.text) is not None
 
 
-def _with_bars(desk: Desk, priced: Quote, answer: PageAnswer, why: str) -> Json:
+def _with_bars(desk: Desk, priced: PricedQuestion, answer: PageAnswer, why: str) -> Json:
     """Returns an answer with standard errors: in its rows if it can be, and otherwise as they were expected."""
     (_, statement), *_ = priced.asked.charging
     more = with_errors(statement, answer.columns) if _is_alone(priced.asked) else None
@@ -212,7 +211,7 @@ def _with_bars(desk: Desk, priced: Quote, answer: PageAnswer, why: str) -> Json:
             more = None
     shown = _answer(answer, why)
     if more is None and not any(map(_SHOWN_ERRORS.search, answer.columns)):
-        shown["expected_errors"] = _expected(desk, priced)
+        shown["expected_errors"] = _predict_errors(desk, priced)
     return shown
 
 
@@ -220,18 +219,18 @@ def _answer(answer: PageAnswer, why: str) -> Json:
     return {"charged": False, "why": why, **rows_of(answer)}
 
 
-def _expected(desk: Desk, priced: Quote) -> list[Json]:
+def _predict_errors(desk: Desk, priced: PricedQuestion) -> list[Json]:
     return [line for row in priced.prices.statements for line in _errors(desk.with_errors(row))]
 
 
 def _errors(priced: Priced) -> list[Json]:
-    return [] if priced.errors is None else shown_records(priced.errors.dicts(), _ERRORS)
+    return [] if priced.errors is None else records_of(priced.errors.dicts(), _ERRORS)
 
 
-def _described(priced: Priced) -> Json:
+def _price_of(priced: Priced) -> Json:
     plan: Mapping[str, Any] = priced.plan or {}
     names = ("table_name", "price", "epsilon", "rho", "delta", "fits", "times_left", "note")
-    described = {name: shown_value(plan[name]) for name in names if plan.get(name) is not None}
+    described = {name: json_value(plan[name]) for name in names if plan.get(name) is not None}
     texts: Sequence[tuple[str, str]] = (("advice", priced.note), ("other_prices", priced.other_prices))
     return {
         **described,

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from dpduck.server.web.asking import PageAnswer
+from dpduck.server.clients.desk import PageAnswer
 
 Json = dict[str, Any]
 
@@ -29,10 +29,10 @@ _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 """Categories of Unicode whose characters are not seen: control and format characters, and those without a meaning."""
 
 
-def shown_text(text: str, most: int = MOST_LETTERS) -> str:
+def clean_text(text: str, most: int = MOST_LETTERS) -> str:
     r"""Returns a text in one line, with hidden characters escaped and at most this many letters.
 
-    >>> shown_text("a\u202eb\nc"), shown_text("abcdef", 3)
+    >>> clean_text("a\u202eb\nc"), clean_text("abcdef", 3)
     ('a\\u202eb\\nc', 'abc ..')
     """
     cut = text if len(text) <= most else f"{text[:most]} .."
@@ -47,10 +47,10 @@ def _escape(letter: str) -> str:
     )
 
 
-def shown_value(value: object) -> Any:
+def json_value(value: object) -> Any:
     """Returns a value of JSON. Numbers that JSON cannot write exactly become texts.
 
-    >>> shown_value(float("nan")), shown_value(2**60), shown_value(None)
+    >>> json_value(float("nan")), json_value(2**60), json_value(None)
     ('nan', '1152921504606846976', None)
     """
     if value is None or isinstance(value, bool):
@@ -61,20 +61,20 @@ def shown_value(value: object) -> Any:
         return value if math.isfinite(value) else str(value)
     if isinstance(value, date):
         return value.isoformat()
-    return shown_text(str(value))
+    return clean_text(str(value))
 
 
 def rows_of(answer: PageAnswer) -> Json:
     """Returns columns and rows of an answer. more: whether rows are missing."""
     rows, size = list[list[Any]](), 0
     for row in answer.rows[:MOST_ROWS]:
-        shown = [shown_value(value) for value in row]
+        shown = [json_value(value) for value in row]
         size += len(json.dumps(shown))
         if rows and size > MOST_BYTES:
             break
         rows.append(shown)
     columns = [
-        {"name": shown_text(name), "type": shown_text(kind)}
+        {"name": clean_text(name), "type": clean_text(kind)}
         for name, kind in zip(answer.columns, answer.types, strict=True)
     ]
     more = answer.more or len(rows) < len(answer.rows)
@@ -82,14 +82,14 @@ def rows_of(answer: PageAnswer) -> Json:
     return {"data": {"note": IS_DATA, "columns": columns, "rows": rows, "more": more, **left_out}}
 
 
-def shown_records(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Json]:
+def records_of(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Json]:
     """Returns some fields of records, each with a value of JSON. Fields without a value are left out."""
     return [
-        {name: shown_value(record[name]) for name in names if record.get(name) is not None}
+        {name: json_value(record[name]) for name in names if record.get(name) is not None}
         for record in records[:MOST_ROWS]
     ]
 
 
 def one_line(text: str) -> str:
     """Returns a message in one line, with a limited length."""
-    return shown_text(" ".join(text.split()), 1_000)
+    return clean_text(" ".join(text.split()), 1_000)

@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from dpduck.server.mcp.questions import ask, budgets_of, known, last_name, price
-from dpduck.server.mcp.results import IS_DATA, MOST_ROWS, Json, shown_records, shown_text
-from dpduck.server.web.asking import Desk
+from dpduck.server.clients.desk import Desk
+from dpduck.server.mcp.questions import answer_of, budgets_of, free_answer, last_name, price_of
+from dpduck.server.mcp.results import IS_DATA, MOST_ROWS, Json, clean_text, records_of
 from dpduck.values.errors import DpduckError, Refusal
 from dpduck.values.quoting import fold, quote_text
 
@@ -34,7 +34,7 @@ class Parameter:
     description: str
     required: bool = True
 
-    def read(self, value: object) -> Any:
+    def check(self, value: object) -> Any:
         """Returns a given value, or refuses one of another type."""
         if self.kind == "string" and isinstance(value, str):
             return value
@@ -80,11 +80,11 @@ class AgentTool:
         for name in given:
             if name not in names:
                 accepted = ", ".join(names) or "no argument"
-                raise Refusal(f"{self.name} has no argument {shown_text(name, 60)!r}", accepted=accepted)
+                raise Refusal(f"{self.name} has no argument {clean_text(name, 60)!r}", accepted=accepted)
         for entry in self.parameters:
             if entry.required and given.get(entry.name) is None:
                 raise Refusal(f"{self.name} needs {entry.name}", accepted=entry.description)
-        return {name: names[name].read(value) for name, value in given.items() if value is not None}
+        return {name: names[name].check(value) for name, value in given.items() if value is not None}
 
 
 def list_tables(desk: Desk) -> Json:
@@ -98,10 +98,10 @@ def list_tables(desk: Desk) -> Json:
     public = [row["table_name"] for row in others.dicts() if last_name(row["table_name"]) not in named]
     return {
         "data_note": IS_DATA,
-        "private_tables": shown_records(mine, _POLICY),
+        "private_tables": records_of(mine, _POLICY),
         "budget": budgets_of(desk, theirs),
-        "released_tables": shown_records(views.dicts(), ("table_name", "comment")),
-        "public_tables": [shown_text(str(name)) for name in public],
+        "released_tables": records_of(views.dicts(), ("table_name", "comment")),
+        "public_tables": [clean_text(str(name)) for name in public],
         "more": policies.more or views.more or others.more,
     }
 
@@ -116,8 +116,8 @@ def list_columns(desk: Desk, table: str) -> Json:
     )
     return {
         "data_note": IS_DATA,
-        "columns": shown_records(listed.dicts(), _COLUMN),
-        **({"notes": shown_records(notes.dicts(), ("column_name", "comment"))} if notes.rows else {}),
+        "columns": records_of(listed.dicts(), _COLUMN),
+        **({"notes": records_of(notes.dicts(), ("column_name", "comment"))} if notes.rows else {}),
         "more": listed.more,
     }
 
@@ -133,17 +133,17 @@ TOOLS = (
     ),
     AgentTool(
         "known", "Answers for free: a SELECT over released tables, or over a private table where earlier releases give "
-        "the answer. Never charges. " + IS_DATA, (SQL,), lambda desk, given: known(desk, given["sql"]),
+        "the answer. Never charges. " + IS_DATA, (SQL,), lambda desk, given: free_answer(desk, given["sql"]),
     ),
     AgentTool(
         "price", "Says what a question would cost, in per cent of your budget, how far each answer may be off, and "
-        "whether it is free. Never charges. " + IS_DATA, (SQL,), lambda desk, given: price(desk, given["sql"]),
+        "whether it is free. Never charges. " + IS_DATA, (SQL,), lambda desk, given: price_of(desk, given["sql"]),
     ),
     AgentTool(
         "ask", "Answers SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = ..) .. with errors. First looks for a free "
         "answer. A new answer is charged, never above most_percent, nor above the ceiling that a person set for the "
         "day. " + IS_DATA, (SQL, MOST, ANEW),
-        lambda desk, given: ask(desk, given["sql"], given.get("most_percent"), anew=given.get("anew", False)),
+        lambda desk, given: answer_of(desk, given["sql"], given.get("most_percent"), anew=given.get("anew", False)),
         free=False,
     ),
 )  # fmt: skip
@@ -155,9 +155,9 @@ def call(desk: Desk, name: str, given: Mapping[str, Any] | None) -> Json:
     for tool in TOOLS:
         if tool.name == name:
             return tool.run(desk, tool.arguments(given or {}))
-    raise Refusal(f"there is no tool {shown_text(name, 60)!r}", accepted=", ".join(tool.name for tool in TOOLS))
+    raise Refusal(f"there is no tool {clean_text(name, 60)!r}", accepted=", ".join(tool.name for tool in TOOLS))
 
 
 def refusal_text(error: DpduckError) -> str:
     """Returns a refusal in one line, in which names of the database are shown as any other data."""
-    return shown_text(" ".join(str(error).split()), 1_000)
+    return clean_text(" ".join(str(error).split()), 1_000)

@@ -10,8 +10,9 @@ from urllib.parse import quote
 
 from dpduck.publish.pictures import Shape
 from dpduck.publish.view_section import TableCaption, caption_of, single_numbers
+from dpduck.server.clients.desk import Desk
 from dpduck.server.gate import owner_of
-from dpduck.server.web.asking import Desk, view_shape
+from dpduck.server.web.asking import view_shape
 from dpduck.server.web.drawing import OF_A_PAGE, Artist
 from dpduck.server.web.markup import Html, cut_labels, element, in_order, pictures_of
 from dpduck.values.errors import DpduckError

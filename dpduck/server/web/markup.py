@@ -14,7 +14,7 @@ from dpduck.publish.pictures import ERRORS_SHOWN, Drawn, Shape, charts
 from dpduck.publish.table_html import NullWord, table_html
 from dpduck.publish.view_section import MOST_ROWS, in_key_order, with_null_words
 from dpduck.publish.words import Cost, guesses, number_text, percent, promise_sentences
-from dpduck.server.web.asking import MOST_LETTERS, PageAnswer, Priced
+from dpduck.server.clients.desk import MOST_LETTERS, PageAnswer, Priced
 from dpduck.server.web.drawing import OF_A_PAGE, Artist
 from dpduck.values.odds import BLIND, times_of_100
 

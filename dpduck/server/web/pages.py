@@ -20,25 +20,12 @@ import duckdb
 
 from dpduck.publish.view_section import caption_of, single_numbers
 from dpduck.publish.words import ABOUT, HOW_TO_READ, costs, guesses
+from dpduck.server.clients.desk import Desk, PageAnswer, PageStatement, Prices, is_charged, is_paid
 from dpduck.server.gate import UNEXPECTED, Service, owner_of
 from dpduck.server.limits import Limits, Places
 from dpduck.server.principals import Principal, hash_token
 from dpduck.server.sessions import Sessions
-from dpduck.server.web.asking import (
-    Desk,
-    Offers,
-    PageAnswer,
-    PageStatement,
-    Prices,
-    answer_shape,
-    has_seal,
-    is_charged,
-    is_offer,
-    is_paid,
-    names_of,
-    seal,
-    view_shape,
-)
+from dpduck.server.web.asking import Offers, answer_shape, has_seal, is_offer, names_of, seal, view_shape
 from dpduck.server.web.beside import History, beside
 from dpduck.server.web.cards import BY_ANALYST, OWNER, cards, views_of
 from dpduck.server.web.drawing import Artist

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from dpduck.publish.pictures import Shape
 from dpduck.publish.table_html import cell_html, is_number_value
 from dpduck.publish.view_section import with_null_words
-from dpduck.server.web.asking import MOST_LETTERS, PageAnswer
+from dpduck.server.clients.desk import MOST_LETTERS, PageAnswer
 from dpduck.server.web.markup import Html, element, hidden
 
 OF_A_PIECE = 100

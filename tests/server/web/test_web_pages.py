@@ -22,9 +22,11 @@ import pyarrow as pa
 import pytest
 
 from dpduck.publish.pictures import PictureKey, Shape
+from dpduck.server.clients import desk
+from dpduck.server.clients.desk import PageAnswer
 from dpduck.server.limits import Limits
-from dpduck.server.web import asking, drawing, markup
-from dpduck.server.web.asking import PageAnswer, answer_shape
+from dpduck.server.web import drawing, markup
+from dpduck.server.web.asking import answer_shape
 from dpduck.server.web.drawing import Artist
 from dpduck.server.web.listener import WebListener
 from tests.server.served import Served, add_principals, certificate, make_clinic, serving_flight
@@ -124,14 +126,14 @@ def test_large_answers_are_cut(alice: Browser) -> None:
 def test_no_value_is_large_before_it_is_pythons(alice: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lists, structs, maps, bytes and texts come as a thousand letters of text. Rows stop at so many bytes."""
     taken: list[int] = []
-    values = asking._values
+    values = desk._values
 
     def watched(column: pa.Array, kind: str) -> list[Any]:
         assert not pa.types.is_nested(column.type) and not pa.types.is_binary(column.type), column.type
         taken.append(column.nbytes)
         return values(column, kind)
 
-    monkeypatch.setattr(asking, "_values", watched)
+    monkeypatch.setattr(desk, "_values", watched)
     nested = "SELECT list({'a': 1::TINYINT}) AS x, [true] AS y, MAP {'a': 1} AS m, 'x'::BLOB AS b FROM range(50000)"
     answer = alice.ask(nested)
     assert "<td>[{'a': 1}, {'a': 1}, " in html.unescape(answer.body) and len(answer.body) < 20_000
@@ -139,7 +141,7 @@ def test_no_value_is_large_before_it_is_pythons(alice: Browser, monkeypatch: pyt
     taken.clear()
     wide = ", ".join(f"'{str(one % 10) * 900}' AS c{one}" for one in range(20))
     assert "of more than" in alice.ask(f"SELECT {wide} FROM range(3000)").words
-    assert sum(taken) < 2 * asking.MOST_BYTES
+    assert sum(taken) < 2 * desk.MOST_BYTES
     assert "The answer" in alice.ask("SELECT {'a': n, 'b': [n]} AS s, n::VARCHAR AS t FROM ages").words, "a stream, too"
 
 

@@ -7,9 +7,10 @@ from fractions import Fraction
 
 import pytest
 
+from dpduck.server.clients.desk import Prices
 from dpduck.server.local_vault import LocalVault
 from dpduck.server.web import asking
-from dpduck.server.web.asking import Offers, Prices, is_offer
+from dpduck.server.web.asking import Offers, is_offer
 from dpduck.store.cursors import DEARER, FREE_OF_CHARGE, Caller
 from dpduck.values.errors import Refusal
 from dpduck.values.odds import best_guess, guesses_of_100

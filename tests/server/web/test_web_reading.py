@@ -22,10 +22,10 @@ from pyarrow import parquet
 from dpduck.publish.pictures import MOST_POINTS, PictureKey, Shape, charts
 from dpduck.publish.table_html import NullWord
 from dpduck.publish.view_section import caption_of
+from dpduck.server.clients.desk import Desk, PageAnswer
 from dpduck.server.local_vault import LocalVault
 from dpduck.server.principals import Principal
 from dpduck.server.web import beside, cards, files, rows
-from dpduck.server.web.asking import Desk, PageAnswer
 from dpduck.server.web.beside import History
 from dpduck.server.web.cards import View
 from dpduck.server.web.files import file_of, file_sql
