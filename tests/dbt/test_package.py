@@ -153,3 +153,37 @@ def test_is_private_of_a_published_file(built: tuple[Project, Said], tmp_path: P
     )
     said = reader.dbt("test")
     assert "PASS=1" in said.text and "ERROR=1" in said.text, said.text
+
+
+DOCUMENTED = """
+version: 2
+sources: [{name: store, database: private, schema: main, tables: [{name: Order, data_tests: [dpduck.is_private]}]}]
+models:
+  - name: named
+    description: Visits by ward
+    columns: [{name: n, description: how many, data_tests: [not_null]}]
+    data_tests: [dpduck.is_private, {dpduck.is_private: {name: a_part, config: {where: n > 1}}}]
+unit_tests:
+  - name: of_made_up_rows
+    model: named
+    given: [{input: "source('rows', 'visits')", rows: [{ward: A}, {ward: A}]}]
+    expect: {rows: [{ward: A, n: 2}]}
+"""
+FORGED = """CREATE OR REPLACE VIEW main_other."Order" AS SELECT * FROM private.main."Order"
+    UNION ALL SELECT ward, count(*), 0 FROM visits GROUP BY ward"""
+
+
+@pytest.mark.slow
+def test_a_model_has_what_other_models_have(tmp_path: Path) -> None:
+    """A schema, an alias that is a word of SQL, descriptions, unit tests and tests of columns. A forged view fails."""
+    project = make_project(tmp_path)
+    config = "epsilon=0.5, schema='other', alias='Order', persist_docs={'relation': true, 'columns': true}"
+    project.model("named", BY_WARD.replace(", sum(bill) AS bills", ""), config)
+    project.write("models/documented.yml", DOCUMENTED)
+    assert project.dbt("run").code == 0
+    assert project.ask("SELECT comment FROM duckdb_views() WHERE view_name = 'Order'") == [("Visits by ward",)]
+    said = project.dbt("test")
+    assert "PASS=4" in said.text and "is_private looks at a whole relation; accepted: the test without w" in said.text
+    project.ask(FORGED)
+    forged = project.dbt("test", "--select", "named,test_name:is_private")
+    assert "FAIL 1 dpduck_is_private_named_" in forged.text, forged.text

@@ -20,7 +20,7 @@
     SELECT 1 FROM dp_releases() AS r WHERE r.kind = 'view' AND lower(r.name) = {{ name }} AND ({{ database }} = 'private'
       OR EXISTS (FROM duckdb_views() AS v WHERE lower(v.database_name) = {{ database }}
         AND lower(v.schema_name) = {{ dpduck.text(relation.schema | lower) }} AND lower(v.view_name) = {{ name }}
-        AND regexp_full_match(lower(v.sql), 'create view [a-z0-9_."]+ as select \* from private\.main\.' || {{ name }} || ';')))
+        AND regexp_full_match(lower(v.sql), 'create view [a-z0-9_."]+ as select \* from private\.main\."?' || {{ name }} || '"?;')))
   {%- else -%}
     SELECT 1 WHERE FALSE
   {%- endif -%}

@@ -14,7 +14,7 @@
     FROM dp({{ dpduck.text(release) }})
   {%- endcall %}
   {% call statement('view', auto_begin=False) -%}
-    CREATE OR REPLACE VIEW {{ target }} AS SELECT * FROM private.main.{{ this.identifier }}
+    CREATE OR REPLACE VIEW {{ target }} AS SELECT * FROM private.main.{{ adapter.quote(this.identifier) }}
   {%- endcall %}
 
   {{ run_hooks(post_hooks, inside_transaction=True) }}

@@ -1,7 +1,7 @@
 {# `dbt show` prints rows, and its log keeps them. So it shows the release of a private view, and no private table. #}
 {% macro get_show_sql(compiled_code, sql_header, limit) -%}
   {%- if model.config.materialized == 'private_view' -%}
-    {%- set shown = "SELECT * FROM private.main." ~ model.alias -%}
+    {%- set shown = "SELECT * FROM private.main." ~ adapter.quote(model.alias) -%}
   {%- else -%}
     {%- set shown = compiled_code -%}
     {% do dpduck.require_no_rows(compiled_code) %}
