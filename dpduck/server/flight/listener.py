@@ -1,4 +1,4 @@
-"""Arrow Flight SQL listener, for ADBC, JDBC and ODBC drivers: the same principals, gate and limits as over Quack.
+"""Arrow Flight SQL listener, for ADBC and other drivers: the same principals, gate and limits as over Quack.
 
 GetSchema and CreatePreparedStatement never charge. GetFlightInfo and DoGet run a statement, which may charge.
 """

@@ -83,7 +83,7 @@ def read_any(body: bytes) -> Message:
     outer = Message("Any", _fields(body))
     url = outer.text(1) or ""
     if not url.startswith(PREFIX):
-        raise Refusal("this is no command of Arrow Flight SQL", accepted="a Flight SQL client (ADBC, JDBC, ODBC)")
+        raise Refusal("this is no command of Arrow Flight SQL", accepted="a Flight SQL client, such as ADBC")
     return Message(url.removeprefix(PREFIX), _fields(outer.raw(2) or b""))
 
 
