@@ -305,14 +305,17 @@ def test_conditions_that_look_known_rule_out_nothing() -> None:
 
 
 def test_a_list_with_a_double_is_not_read() -> None:
-    """One DOUBLE makes a list and its column DOUBLE, so DuckDB rounds 0.1 on one side, and its rows meet NOT IN."""
+    """One DOUBLE makes a list and its column DOUBLE, so DuckDB 1.5 rounds 0.1 on one side, and its rows meet NOT IN.
+
+    DuckDB 2.0 rounds both sides: there a possible value is one too many, which is safe.
+    """
     listed = ValueDomain("DECIMAL(18,3)", ("0.1", "2"), with_null=False, other=None)
     assert possible(listed, "x NOT IN (7, 0.100)") == [False, True]
     for number in ("1e-400", f"0.{'0' * 38}1"):
         assert possible(listed, f"x NOT IN ({number}, 0.1{'0' * 29})") == [True, True]
     with duckdb.connect() as connection:
         asked = f"SELECT 0.1::DECIMAL(18, 3) NOT IN (1e-400, 0.1{'0' * 29})"
-        assert connection.execute(asked).fetchall() == [(True,)], "as DuckDB has it"
+        assert connection.execute(asked).fetchall() == [(duckdb.__version__.startswith("1."),)], "as DuckDB has it"
 
 
 def test_not_is_read_before_not() -> None:
