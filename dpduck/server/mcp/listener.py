@@ -126,7 +126,9 @@ def token_of(scope: Mapping[str, Any], hosts: PageHosts) -> str | None:
     origins = [value.decode("latin-1").lower() for value in headers.get(b"origin", [])]
     tokens = [_TOKEN.fullmatch(value) for value in headers.get(b"authorization", [])]
     fits = (
-        scope["method"] == "POST"
+        sum(len(name) + len(value) for name, value in scope["headers"]) <= HEAD_BYTES
+        and scope["method"] == "POST"
+        and scope["http_version"] in ("1.1", "1.0")
         and scope["raw_path"] == PATH.encode()
         and not scope["query_string"]
         and len(names) == 1
@@ -229,6 +231,19 @@ def _patient_protocol() -> Any:
     return SilentProtocol
 
 
+def _listen(host: str, port: int) -> socket.socket:
+    """Returns a socket that takes connections, as soon as the server accepts them."""
+    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host.strip("[]"), port))
+        listening.listen(MOST_CONNECTIONS)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
 class AgentListener:
     """Listener of agents, in a thread that it starts."""
 
@@ -241,11 +256,7 @@ class AgentListener:
 
         host, port = agent_address(address, tls, origin)
         try:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            self._socket = socket.socket(family, socket.SOCK_STREAM)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self._socket.bind((host.strip("[]"), port))
-            self._socket.listen(MOST_CONNECTIONS)
+            self._socket = _listen(host, port)
             port = self._socket.getsockname()[1]
             gateway = AgentGateway(service, limits, place_of(host, port, tls is not None, origin))
             config = uvicorn.Config(

@@ -76,6 +76,7 @@ def price_of(desk: Desk, sql: str) -> Json:
     """Returns the price of a statement, its expected errors, and whether the answer is free."""
     priced = quote(desk, sql)
     if not priced.asked.charging:
+        desk.ask(priced.asked.text, 0, typed=True)  # raises the refusal of what cannot be read
         return {"charged": False, "free": True, "why": READ, "per_cent": 0.0, "statements": []}
     statements = [_price_of(desk.with_errors(row)) for row in priced.prices.statements]
     known = None if priced.is_free else _answer_from_releases(desk, priced)

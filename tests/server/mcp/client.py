@@ -98,7 +98,6 @@ def raw(port: int, lines: Sequence[str], body: bytes = b"") -> bytes:
     """Sends bytes as they are, and returns all that comes back."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
         client.sendall("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
-        client.shutdown(socket.SHUT_WR)
         found = b""
         while piece := client.recv(65536):
             found += piece
