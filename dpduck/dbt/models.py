@@ -56,7 +56,7 @@ def view_statement(name: str, config: Mapping[str, Any], sql: str) -> str:
             f"the model {name} has no price", accepted="config(materialized='private_view', epsilon=0.5), or rho, .."
         )
     table = {option.name: option for option in (*TABLE, *own_options())}
-    listed = ", ".join(f"{option} = {_written(table[option], value)}" for option, value in options.items())
+    listed = ", ".join(f"{option} = {_write_value(table[option], value)}" for option, value in options.items())
     select = sql.strip().rstrip(";").rstrip()
     return f"CREATE OR REPLACE PRIVATE VIEW {quote_identifier(name)} OPTIONS ({listed}) AS {select}"
 
@@ -77,10 +77,10 @@ def _options_of(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**beside, **{name: own[name] for name in names if own.get(name) is not None}}
 
 
-def _written(option: Option, value: Any) -> str:
+def _write_value(option: Option, value: Any) -> str:
     """Writes an option's value as SQL. YAML reads 1e-7 as a text, so a number may come as one."""
     if isinstance(value, list):
-        return f"({', '.join(_written(option, item) for item in value)})"
+        return f"({', '.join(_write_value(option, item) for item in value)})"
     if isinstance(value, bool):
         return str(value).upper()
     if isinstance(value, int) or (option.kind in _NUMBERS and _NUMBER.fullmatch(str(value))):
