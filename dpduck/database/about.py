@@ -39,8 +39,10 @@ MOST_LABELS = 20
 
 COLUMNS = (
     ("table_name", "VARCHAR"), ("column_name", "VARCHAR"), ("data_type", "VARCHAR"), ("privacy_unit", "VARCHAR"),
-    ("domain", "VARCHAR"), ("cells", "BIGINT"), ("clamp", "VARCHAR"),
+    ("domain", "VARCHAR"), ("cells", "BIGINT"), ("clamp", "VARCHAR"), ("kind", "VARCHAR"),
 )  # fmt: skip
+PRIVATE_VIEW, PRIVATE_TABLE, PUBLIC_TABLE = "private view", "private table", "public table"
+"""Kinds of tables in dp_columns: to read, to ask about, and to join with these."""
 
 
 MOST_PARTS, _QUOTES = 3, frozenset("'\"")
@@ -228,6 +230,7 @@ def _columns(table: TableName, catalog: Catalog) -> Iterator[list[Value]]:
             None if domain is None else domain_text(domain, MOST_LABELS),
             None if domain is None else domain.size,
             None if clamp is None else f"BETWEEN {clamp.low} AND {clamp.high} STEP {clamp.step}",
+            PUBLIC_TABLE if policy is None else PRIVATE_TABLE,
         ]
 
 
@@ -240,4 +243,4 @@ def _unit(policy: Policy, column: str) -> str | None:
 
 def _of_view(name: str, catalog: Catalog) -> list[list[Value]]:
     columns = catalog.columns(TableName((STORE_NAME, "main", name)))
-    return [[name, column.name, column.type_name, None, None, None, None] for column in columns]
+    return [[name, column.name, column.type_name, None, None, None, None, PRIVATE_VIEW] for column in columns]

@@ -41,6 +41,9 @@ _OWNERS = frozenset(
     )
 )
 _LONGEST_BEGINNING = 5
+_UNCLOSED = "unclosed"
+"""In place of a part that never closes. No word is written so, since words are in capitals."""
+
 _ALONE = "SELECT WITH DIFFERENTIAL_PRIVACY .. by itself, or FROM dp($q$ SELECT WITH DIFFERENTIAL_PRIVACY .. $q$) inside"
 
 
@@ -91,6 +94,8 @@ def in_dp(text: str) -> str:
         return text
     if bare.owner:
         raise PermissionRefusal("this statement is the data owner's", accepted="SELECT WITH DIFFERENTIAL_PRIVACY ..")
+    if any(word == _UNCLOSED for word, _, _ in parts_of(text)):
+        raise Refusal("a quote or a comment that never closes", accepted="closed quotes and comments")
     return bare.query
 
 
@@ -144,31 +149,37 @@ def _without_end(text: str) -> str:
 def parts_of(text: str) -> Iterator[tuple[str, int, int]]:
     """Yields each word in capitals, each number and sign, and "'" for each quoted text, with its start and end.
 
-    Takes linear time. After a quote or a comment that never closes, the rest is one quoted text.
+    Takes linear time. For a quote or a comment that never closes, yields the rest of the text as one part, _UNCLOSED.
     """
     place = 0
     while (part := _PART.match(text, place)) is not None:
         start, place, kind = place, part.end(), part.lastgroup
-        if kind == "comment":
-            place = _end_of_comment(text, start)
-        elif kind == "dollar":
-            close = text.find(part[0], place)
-            place = close + len(part[0]) if close >= 0 else len(text)
-        elif kind == "open":
-            place = len(text)
-        if kind == "word":
+        if kind == "blank":
+            continue
+        if kind in ("comment", "dollar", "open"):
+            end = _end_of_comment(text, start) if kind == "comment" else _end_of_dollars(text, place, part[0])
+            place = end or len(text)
+            if not end:
+                yield _UNCLOSED, start, place
+            elif kind == "dollar":
+                yield "'", start, place
+        elif kind == "word":
             yield part[0].upper() if part[0].isascii() else part[0], start, place
-        elif kind in ("dollar", "text", "open"):
-            yield "'", start, place
-        elif kind is None:
-            yield part[0], start, place
+        else:
+            yield "'" if kind == "text" else part[0], start, place
+
+
+def _end_of_dollars(text: str, place: int, mark: str) -> int:
+    """Returns the end of a text that began with a mark such as $q$ before this place, or 0 if it never closes."""
+    close = text.find(mark, place) if mark[0] == "$" else -1
+    return close + len(mark) if close >= 0 else 0
 
 
 def _end_of_comment(text: str, start: int) -> int:
-    """Returns the end of a comment, in which others may be nested. A comment that never closes ends with the text."""
+    """Returns the end of a comment, in which others may be nested, or 0 if it never closes."""
     depth = 0
     for part in _COMMENT_PART.finditer(text, start):
         depth += 1 if part[0] == "/*" else -1
         if not depth:
             return part.end()
-    return len(text)
+    return 0

@@ -21,11 +21,11 @@ from dpduck.server.parse_tree import Tree
 from dpduck.values.errors import Position, Refusal
 from dpduck.values.served_functions import TABLE
 
-_PIVOT = re.compile(r"\s*PIVOT\b", re.IGNORECASE)
 ONE_SELECT = "one SELECT over private views, dp('..') and its kin, or SELECT WITH DIFFERENTIAL_PRIVACY .."
 DEEPEST = 60
 """The largest depth of brackets and CASE, so that no parser runs out of stack."""
 
+_PIVOT = re.compile(r"\bPIVOT\b", re.IGNORECASE)
 _BRACKETS = re.compile(r"[()\[\]{}]|\bcase\b|\bend\b", re.IGNORECASE)
 _PREFIXES = re.compile(r"(?:\bnot\b|[-+~@!*/|&<>=%^]|\s)+", re.IGNORECASE)
 _LONGEST_PREFIX = 1000
@@ -35,7 +35,7 @@ _LONGEST_PREFIX = 1000
 _DESCRIBE = re.compile(
     r"\s*(?:DESCRIBE|DESC)\s+([A-Za-z_]\w*(?:\.[A-Za-z_]\w*){0,2})\s*;?\s*", re.IGNORECASE | re.ASCII
 )
-_SHOW_TABLES = re.compile(r"\s*SHOW\s+TABLES\s*;?\s*", re.IGNORECASE | re.ASCII)
+_SHOW_TABLES = re.compile(r"\s*SHOW\s+(ALL\s+)?TABLES\s*;?\s*", re.IGNORECASE | re.ASCII)
 _COLUMNS = (
     """SELECT column_name, data_type AS column_type, 'YES' AS "null", CAST(NULL AS VARCHAR) AS "key", """
     """CAST(NULL AS VARCHAR) AS "default", concat_ws('; ', privacy_unit, domain, clamp) AS extra """
@@ -43,18 +43,26 @@ _COLUMNS = (
 """The SELECT list for DESCRIBE name, with the columns of DuckDB's own DESCRIBE."""
 
 
+_TABLES = "SELECT DISTINCT table_name AS name, kind FROM dp_columns() ORDER BY name"
+_ALL_TABLES = (
+    """SELECT CASE kind WHEN 'private view' THEN 'private' END AS "database", 'main' AS "schema", """
+    "table_name AS name, list(column_name) AS column_names, list(data_type) AS column_types, false AS temporary, kind "
+    "FROM dp_columns() GROUP BY table_name, kind ORDER BY name"
+)
+"""SHOW TABLES and SHOW ALL TABLES, with the columns of DuckDB's own and the kind of each table."""
+
+
 def in_selects(text: str) -> str:
-    """Rewrites DESCRIBE name and SHOW TABLES as SELECTs over dp_columns. Leaves other texts unchanged.
+    """Rewrites DESCRIBE name and SHOW [ALL] TABLES as SELECTs over dp_columns. Leaves other texts unchanged.
 
     >>> in_selects("SHOW TABLES")
-    'SELECT DISTINCT table_name AS name FROM dp_columns() ORDER BY name'
+    'SELECT DISTINCT table_name AS name, kind FROM dp_columns() ORDER BY name'
     """
     described = _DESCRIBE.fullmatch(text)
     if described is not None and described[1].upper() != "SELECT":
         return f"{_COLUMNS}FROM dp_columns('{described[1]}')"
-    if _SHOW_TABLES.fullmatch(text):
-        return "SELECT DISTINCT table_name AS name FROM dp_columns() ORDER BY name"
-    return text
+    shown = _SHOW_TABLES.fullmatch(text)
+    return text if shown is None else _ALL_TABLES if shown[1] else _TABLES
 
 
 class Syntax:
@@ -75,7 +83,7 @@ class Syntax:
         with self._cursor() as cursor:
             try:
                 row = cursor.execute("SELECT json_serialize_sql($1::VARCHAR)", [text]).fetchone()
-            except (duckdb.Error, UnicodeError):
+            except (duckdb.Error, UnicodeError, RuntimeError):  # RuntimeError: half of a pair of surrogates
                 raise Refusal("DuckDB cannot parse this", accepted=ONE_SELECT) from None
         try:
             parsed = json.loads(row[0]) if row is not None else {}
@@ -151,7 +159,7 @@ def require_bounded(text: str, longest: int) -> None:
 def _only_query(parsed: Any, text: str) -> Tree:
     if parsed.get("error"):
         refuse_inside(text)
-        if _PIVOT.match(text):
+        if _PIVOT.search(text) and parsed.get("error_type") != "parser":
             raise Refusal("PIVOT names its columns here", accepted="PIVOT .. ON sex IN ('F', 'M') USING first(n) ..")
         raise Refusal(_complaint(parsed), accepted=ONE_SELECT, position=_position(parsed, text))
     statements = parsed.get("statements", [])
@@ -257,7 +265,7 @@ TYPES = frozenset(
 """Kinds of types in DuckDB's own parse tree, as json_serialize_sql writes them."""
 
 WORDS_FOR = {
-    "SHOW_REF": "SUMMARIZE, SHOW of anything but TABLES, and DESCRIBE of anything but a table's name are",
+    "SHOW_REF": "SUMMARIZE, SHOW of anything but TABLES or ALL TABLES, and DESCRIBE of anything but a table's name are",
     "TABLE_FUNCTION": "this table function is",
     "RECURSIVE_CTE_NODE": "WITH RECURSIVE is",
     "PARAMETER": "a parameter is",

@@ -205,7 +205,7 @@ def test_functions_are_read_as_in_sql(clinic: Path) -> None:
     assert columns == [{"column_name": "sex", "domain": "IN ('F', 'M')"}]
     (described,) = rows("sql", clinic, "DESCRIBE visits")
     assert (described["column_name"], described["column_type"]) == ("sex", "VARCHAR")
-    assert rows("sql", clinic, "show tables;") == [{"name": "visits"}]
+    assert rows("sql", clinic, "show tables;") == [{"name": "visits", "kind": "private table"}]
     assert rows("sql", clinic, "FROM dp_budget()") == rows("budget", clinic)
     assert len(rows("sql", clinic, "FROM dp_twin('visits', number_of_rows := 7)")) == 7
     assert rows("sql", clinic, "FROM dp_budget()")[0]["spent"] == 0

@@ -84,6 +84,7 @@ DESC main.ages
 DESCRIBE visits
 SHOW TABLES
 show\n tables ;
+SHOW ALL TABLES;
 FROM dp_columns()
 FROM dp_columns('visits')
 SELECT column_name, domain FROM dp_columns(table_name := 'visits') WHERE domain IS NOT NULL
@@ -97,3 +98,23 @@ SELECT ward, count(*) AS n FROM visits GROUP BY ward ORDER BY n DESC LIMIT 3
 SELECT sex, count(*) AS n FROM main.visits WHERE ward IN ('w0', 'w1') GROUP BY sex
 SELECT count(*) FROM visits
 SELECT avg(n) FROM (SELECT ward, count(*) AS n FROM visits GROUP BY ward) AS t
+SELECT sex, n FROM (FROM visits SELECT sex, count(*) AS n GROUP BY sex) AS t
+PIVOT ward_cube ON sex IN (0, 1) USING sum(n) GROUP BY ward
+PIVOT (FROM ward_cube WHERE ward IS NOT NULL) ON sex IN (0, 1) USING sum(n) GROUP BY ward ORDER BY ward
+UNPIVOT (SELECT age, n, n_stderr FROM ages) ON n, n_stderr
+FROM ages SELECT age, n WHERE n > 10
+# --- statements of dpduck's language as they are
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) sex, count(*) AS n FROM visits GROUP BY sex
+select with differential_privacy options (epsilon = 0.01) sex, count(*) as n from visits group by sex;
+-- by sex\n SELECT /* all */ WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) sex, count(*) AS n FROM visits GROUP BY sex ; -- ;
+\u00a0SELECT\u3000WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) sex, count(*) AS n FROM visits GROUP BY sex
+WITH v AS (FROM visits WHERE age > 20) SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) sex, count(*) AS n FROM v GROUP BY sex
+FROM visits SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) sex, count(*) AS n GROUP BY sex
+(SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) ward, count(*) AS n FROM visits WHERE ward <> 'w1' GROUP BY ward)
+SELECT d.ward, region, n FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) ward, count(*) AS n FROM visits GROUP BY ward) AS d JOIN wards ON wards.name = d.ward
+EXPLAIN SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) sex, count(*) AS n FROM visits GROUP BY sex
+EXPLAIN CREATE PRIVATE VIEW never OPTIONS (epsilon = 1) AS SELECT sex, count(*) AS n FROM visits GROUP BY sex
+CREATE PRIVATE VIEW bare_one OPTIONS (epsilon = 0.01) AS SELECT sex, count(*) AS n FROM visits GROUP BY sex;
+CREATE OR REPLACE PRIVATE VIEW bare_one OPTIONS (epsilon = 0.01) AS SELECT sex, count(*) AS n FROM visits GROUP BY sex
+DROP PRIVATE VIEW bare_one -- PRIVATE VIEW
+SELECT 'SELECT WITH DIFFERENTIAL_PRIVACY', $$ ALTER PRIVACY POLICY $$ FROM ages
