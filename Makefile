@@ -204,6 +204,8 @@ rehearsal: $(DEVELOPMENT)
 lock: $(DEVELOPMENT)
 	$(COMPILE) $(UPGRADE) pyproject.toml --group development --output-file requirements/development.lock
 	$(COMPILE) pyproject.toml --constraint requirements/development.lock --output-file requirements/runtime.lock
+	$(COMPILE) pyproject.toml --extra server --extra report --constraint requirements/development.lock \
+	  --output-file requirements/server.lock
 	$(COMPILE) --group rehearsal --output-file requirements/rehearsal.lock
 	$(COMPILE) --group build --constraint requirements/development.lock --output-file requirements/build.lock
 	@sed '/^pyspark-client==/,/[^\\]$$/d' requirements/development.lock > .venv/without-client.txt

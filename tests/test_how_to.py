@@ -5,13 +5,16 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import duckdb
 import pytest
@@ -20,7 +23,9 @@ import dpduck
 from dpduck.dbt.models import view_statement
 from tests.dbt import project as dbt_project
 from tests.server.served import serving_flight
+from tests.server.shell import eventually
 from tests.support.pages import BLOCK, Typed, commands, installed, run_cell, type_page
+from tests.support.ports import free_port
 from tests.support.postgres_server import postgres_server
 from tests.support.words import long_lines, long_sentences
 
@@ -288,6 +293,35 @@ def check_parquet_to_folder(page: Typed) -> None:
     assert any("met by statement 1" in said and "NOT MET" not in said for said in page.said)
     with dpduck.connect(page.folder / "stays.duckdb") as con:
         assert con.execute("SELECT count(*) FROM dp_ledger() WHERE rho > 0").fetchall() == [(1,)]
+
+
+def check_run_a_server(page: Typed) -> None:
+    """The unit's own command serves, is ready, gives figures to the token, and goes on in a new log after SIGHUP."""
+    metrics, web, log = free_port(), free_port(), page.folder / "audit.jsonl"
+    unit = (ROOT / "deploy" / "dpduck.service").read_text(encoding="utf-8").replace("\\\n", " ")
+    words = shlex.split(next(line for line in unit.splitlines() if line.startswith("ExecStart=")).split("=", 1)[1])
+    mine = {"/var/lib/dpduck/clinic.duckdb": str(page.folder / "clinic.duckdb"), "quack:localhost:9494": "none",
+            "127.0.0.1:8080": f"127.0.0.1:{web}", "127.0.0.1:9464": f"127.0.0.1:{metrics}",
+            "/var/log/dpduck/audit.jsonl": str(log),
+            "%d/metrics_token": str(page.folder / "metrics_token")}  # fmt: skip
+    assert set(mine) <= set(words)
+    command = [sys.executable, "-m", "dpduck.commands.command_line", *(mine.get(word, word) for word in words[1:])]
+    token = (page.folder / "metrics_token").read_text(encoding="ascii").strip()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        try:
+            assert server.stdout is not None and [server.stdout.readline() for _ in range(4)][1].endswith("/metrics\n")
+            address = f"http://127.0.0.1:{metrics}"
+            assert urlopen(f"{address}/health", timeout=60).read() == b"ready\n"  # noqa: S310
+            asked = Request(f"{address}/metrics", headers={"Authorization": f"Bearer {token}"})  # noqa: S310
+            figures = urlopen(asked, timeout=60).read().decode()  # noqa: S310
+            assert set(re.findall(r"dpduck_\w+", text_of("run_a_server"))) <= set(re.findall(r"dpduck_\w+", figures))
+            log.rename(page.folder / "audit.1")
+            server.send_signal(signal.SIGHUP)
+            assert eventually(log.exists, 60)
+            server.terminate()
+            assert server.wait(120) == 0
+        finally:
+            server.kill()
 
 
 CHECKS: dict[str, Callable[[Typed], None]] = {

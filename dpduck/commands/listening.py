@@ -13,13 +13,16 @@ from pathlib import Path
 import click
 
 from dpduck.server import Tls
+from dpduck.server.alerts import Alerts
 from dpduck.server.audit import AuditFile
+from dpduck.server.figures import FigureReader
 from dpduck.server.flight.listener import FlightListener
 from dpduck.server.gate import Service, open_service
 from dpduck.server.idle_vault import Keeping
 from dpduck.server.limits import Limits, limit_memory
 from dpduck.server.mcp.listener import AgentListener, agent_address
 from dpduck.server.mcp.protocol import require_sdk
+from dpduck.server.metrics import MetricsListener, metrics_address
 from dpduck.server.quack import QuackListener
 from dpduck.server.web.identity import TrustedProxy, open_proxy
 from dpduck.server.web.listener import WebListener, page_address
@@ -30,6 +33,9 @@ from dpduck.values.errors import DpduckError, Refusal, StoreError
 BESIDE = 6 * 2**30
 """Bytes that the server's process may have beyond its database: for messages, rows, and the stack of each connection's
 thread. A stack counts with its full 8 MiB, even if it uses little memory."""
+
+LOOKS = 10
+"""Rounds of about a second between two looks at what the owner is alerted of."""
 
 LAST_STATEMENTS, LAST_CONNECTIONS = 20.0, 10.0
 """Seconds for running releases, and then for connections, after the server is told to end."""
@@ -49,7 +55,7 @@ class Listening:
     """Addresses of the listeners, None for no listener. in_the_clear: whether Quack may serve others without TLS.
 
     origin: the page's origin in browsers, if a proxy stands before it. title: the page's title. proxied: the proxy that
-    states who a browser's user is.
+    states who a browser's user is. metrics: of the owner's figures. metrics_token: the file with the token for them.
     """
 
     quack: str | None
@@ -61,6 +67,8 @@ class Listening:
     title: str = ""
     proxied: Proxied = field(default_factory=Proxied)
     agents: str | None = None
+    metrics: str | None = None
+    metrics_token: Path | None = None
 
 
 def listen(
@@ -93,19 +101,43 @@ def listen(
     limit_memory(limits.memory + BESIDE)
     closing: list[Callable[[], None]] = []
     try:
+        sessions = {}
         if quack is not None and not ended.is_set():
             click.echo(quack.open(service.public, service.gate, service.book))
             closing.append(quack.close)
-        _open_others(listening, service, limits, closing, ended)
+            sessions["quack"] = quack.sessions
+        sessions |= _open_others(listening, service, limits, closing, ended)
+        figures = FigureReader(service, store_files(database, store).store, sessions)
+        _open_metrics(listening, figures, closing, ended)
         _say_what_is_served(service, path)
-        while not ended.wait(1.0):
-            if again.is_set():
-                again.clear()
-                log.reopen()
-            with suppress(DpduckError):  # the owner may drop tables meanwhile, as the next statement says
-                service.gate.sync()
+        _keep_on(service, figures, ended, again)
     finally:
         _end(service, closing)
+
+
+def _keep_on(service: Service, figures: FigureReader, ended: threading.Event, again: threading.Event) -> None:
+    """Keeps the public database as the vault is, until `ended` is set. Alerts the owner now and then."""
+    alerts, looks = Alerts(service.audit), 0
+    while not ended.wait(1.0):
+        if again.is_set():
+            again.clear()
+            service.audit.reopen()
+        with suppress(DpduckError):  # the owner may drop tables meanwhile, as the next statement says
+            service.gate.sync()
+        if looks % LOOKS == 0:
+            with suppress(DpduckError, OSError):
+                alerts.look(figures.read())
+        looks += 1
+
+
+def _open_metrics(
+    listening: Listening, figures: FigureReader, closing: list[Callable[[], None]], ended: threading.Event
+) -> None:
+    """Starts the listener for the owner's figures. closing: receives the function that closes it."""
+    if listening.metrics is not None and not ended.is_set():
+        metrics = MetricsListener(listening.metrics, figures, listening.metrics_token)
+        click.echo(metrics.address)
+        closing.append(metrics.close)
 
 
 def _open_others(
@@ -114,8 +146,12 @@ def _open_others(
     limits: Limits,
     closing: list[Callable[[], None]],
     ended: threading.Event,
-) -> None:
-    """Starts the listeners for Flight SQL, browsers and agents. closing: receives the function that closes each."""
+) -> dict[str, Callable[[], int]]:
+    """Starts the listeners for Flight SQL, browsers and agents. closing: receives the function that closes each.
+
+    Returns a function for each protocol that counts its sessions.
+    """
+    sessions = {}
     if listening.flight is not None and not ended.is_set():
         flight = FlightListener(listening.flight, service, limits, listening.tls)
         click.echo(flight.address)
@@ -127,12 +163,14 @@ def _open_others(
         if page.warning:
             click.echo(page.warning, err=True)
         closing.append(page.close)
+        sessions["web"] = page.sessions
     if listening.agents is not None and not ended.is_set():
         agents = AgentListener(listening.agents, service, limits, listening.tls, listening.origin)
         click.echo(agents.address)
         if agents.warning:
             click.echo(agents.warning, err=True)
         closing.append(agents.close)
+    return sessions
 
 
 def _require_addresses(listening: Listening) -> None:
@@ -144,6 +182,10 @@ def _require_addresses(listening: Listening) -> None:
     if listening.agents is not None:
         require_sdk()
         agent_address(listening.agents, listening.tls, listening.origin)
+    if listening.metrics is not None:
+        metrics_address(listening.metrics)
+    elif listening.metrics_token is not None:
+        raise Refusal("a token for figures that nobody can ask for", accepted="--metrics beside it")
     if _proxy(listening) is not None and listening.web is None:
         raise Refusal("identities are stated to the page, and there is none", accepted="--web beside them")
 

@@ -50,6 +50,8 @@ BESIDE_VAULT = 8 << 30
 @click.option(
     "--tls-certificate", type=FILE, help="Of Flight SQL and the page: the certificate with its chain, in PEM."
 )
+@click.option("--metrics", is_flag=False, flag_value="127.0.0.1:9464", help="/metrics and /health for the owner.")
+@click.option("--metrics-token", type=FILE, help="A file with the token that /metrics wants.")
 @click.option("--tls-key", type=FILE, help="Its private key, in PEM.")
 @click.option("--in-the-clear", is_flag=True, help="Quack beyond this machine: tokens travel without TLS.")
 @click.option("--audit", type=click.Path(dir_okay=False, path_type=Path), help="The audit log, if not beside STORE.")
@@ -67,8 +69,8 @@ BESIDE_VAULT = 8 << 30
 @click.option("--engine", multiple=True, help="Whose tables are counted there: NAME=sc://HOST:PORT; several times.")
 def serve(
     database: Path, store: Path | None, address: str, flight_sql: str | None, web: str | None, mcp: str | None,
-    web_origin: str | None,
-    identity_header: str | None, identity_from: tuple[str, ...], identity_secret: Path | None, web_title: str,
+    web_origin: str | None, identity_header: str | None, identity_from: tuple[str, ...], identity_secret: Path | None,
+    web_title: str, metrics: str | None, metrics_token: Path | None,
     tls_certificate: Path | None, tls_key: Path | None, in_the_clear: bool, audit: Path | None, seconds: float,
     rows: int, characters: int, at_once: int, views: int, releases: int, released_rows: int, floor: float,
     memory: str, vault_memory: str | None, prepare: bool, engine: tuple[str, ...],
@@ -93,7 +95,9 @@ def serve(
                 _prepare(database, store)
             quack = None if address == "none" else address
             proxy = Proxied(identity_header, identity_from, identity_secret)
-            listening = Listening(quack, flight_sql, web, tls, in_the_clear, web_origin, web_title, proxy, mcp)
+            listening = Listening(
+                quack, flight_sql, web, tls, in_the_clear, web_origin, web_title, proxy, mcp, metrics, metrics_token
+            )
             listen(database, store, listening, limits, keeping, audit, idle, ended, again)
         finally:
             idle.kill()

@@ -8,7 +8,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +28,7 @@ counted, and statements beyond the bytes become digests."""
 MOST_OF_PAGES = 600
 """Limit per minute for statements that a page sends by itself, which do not use up a principal's lines."""
 
-ALWAYS = frozenset(("asked", "charged", "connected", "disconnected"))
+ALWAYS = frozenset(("asked", "charged", "connected", "disconnected", "alert"))
 UNWRITTEN = "the audit log cannot be written, so nothing is done"
 
 
@@ -47,11 +48,14 @@ class Audit(Protocol):
         self, principal: str | None, event: str, statement: str = "", *,
         charged: int | None = None, why: str = "", page: bool = False,
     ) -> None:  # fmt: skip
-        """Logs an event: connected, disconnected, turned away, asked, answered, charged, warned or refused.
+        """Logs an event: connected, disconnected, turned away, asked, answered, charged, warned, refused or alert.
 
         charged: the ledger entry. page: whether the page itself sent the statement, and nobody typed it. The event
         "asked" comes before any charge. If it cannot be written, StoreError is raised and nothing is charged.
         """
+
+    def counts(self) -> Mapping[str, int]:
+        """Returns the number of events of each kind since the start. Events beyond the limits count as well."""
 
     def reopen(self) -> None:
         """Continues in a new file of the same name, after the present file was moved away."""
@@ -80,6 +84,7 @@ class AuditFile:
         self._path, self._clock, self._complain = path, clock, complain
         self._lock = threading.Lock()
         self._minutes: dict[tuple[str | None, bool], _Minute] = {}
+        self._counts: Counter[str] = Counter()
         self._complained = -MINUTE
         self._descriptor = self._open_file()
 
@@ -88,6 +93,7 @@ class AuditFile:
         charged: int | None = None, why: str = "", page: bool = False,
     ) -> None:  # fmt: skip
         with self._lock:
+            self._counts[event] += 1
             minute = self._minute(principal, page)
             most_notes = MOST_OF_PAGES if page else MOST_TURNED_AWAY if principal is None else MOST_NOTES
             if event not in ALWAYS and minute.notes >= most_notes:
@@ -105,6 +111,10 @@ class AuditFile:
                 line["why"] = why[:most]
             minute.bytes += self._write(line)
             minute.notes += 1
+
+    def counts(self) -> Mapping[str, int]:
+        with self._lock:
+            return dict(self._counts)
 
     def reopen(self) -> None:
         with self._lock:

@@ -180,6 +180,15 @@ class Gate:
         with self._idle:
             return self._idle.wait_for(lambda: not self._running, seconds)
 
+    def accepts(self) -> bool:
+        """Tells whether statements are accepted. False after `end`."""
+        return not self._ending
+
+    def running(self) -> int:
+        """Counts the statements that run."""
+        with self._lock:
+            return self._running.total()
+
     def left_out(self) -> list[str]:
         """Lists the private views that do not fit into the public database."""
         return sorted(self._left_out)

@@ -32,7 +32,7 @@ from dpduck.server.vault import ReleasedRows, Reply
 from dpduck.store.attaching import STORE_NAME, not_opened
 from dpduck.store.cursors import Ceiling
 from dpduck.store.releases import BEFORE_STORING
-from dpduck.store.spending import warn_of_entry
+from dpduck.store.spending import spent_shares, warn_of_entry
 from dpduck.store.store_files import store_files
 from dpduck.values.errors import DpduckError, InternalError, Refusal, StoreError
 from dpduck.values.quoting import quote_identifier
@@ -180,6 +180,10 @@ class LocalVault:
         threading.Thread(target=len, args=("",)).start()
         self.views()
         self._database.ledger.budgets()
+
+    def spending(self) -> dict[str, float]:
+        """Returns the spent share of each budget, for the owner."""
+        return spent_shares(self._database.ledger)
 
     def views(self) -> dict[str, str]:
         """Returns "principal|mark" of each private view, the owner's views first. A mark changes with the rows."""

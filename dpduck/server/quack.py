@@ -101,6 +101,10 @@ class QuackListener:
         threading.Thread(target=self._end_forgotten, daemon=True).start()
         return self.address
 
+    def sessions(self) -> int:
+        """Counts the connections of clients."""
+        return 0 if self._sessions is None else self._sessions.count()
+
     def close(self) -> None:
         self._forgotten.put(None)
         if self._public is not None:

@@ -58,7 +58,7 @@ class VaultProcess:
         self._opening = pack({**setup, "kindness": os.nice(0) + KINDNESS, "keeping": asdict(keeping or Keeping())})
         self._idle, self._keeps_idle = idle, idle is not None
         self._lock, self._again = threading.Lock(), threading.Lock()
-        self._numbers = itertools.count()
+        self._numbers, self.starts = itertools.count(), 0
         self._waiting, self._ended = dict[int, Future[Answer]](), threading.Event()
         self._closing = threading.Event()
         self._begin()
@@ -98,6 +98,19 @@ class VaultProcess:
 
     def view(self, name: str) -> ReleasedRows:
         return rows_from(*self._call("view", name))
+
+    def spending(self) -> dict[str, float]:
+        return {str(unit): float(share) for unit, share in self._call("spending")[0]["spending"].items()}
+
+    @property
+    def ready(self) -> bool:
+        """Tells whether the process can answer now. It never waits for a process that starts."""
+        return self._is_ready and not self._ended.is_set() and not self._closing.is_set() and self._vault.alive
+
+    @property
+    def waiting(self) -> int:
+        """Counts the questions that the process has not answered yet."""
+        return len(self._waiting)
 
     def close(self) -> None:
         """Ends the process after its running releases, or kills it if they take too long."""
@@ -170,7 +183,7 @@ class VaultProcess:
         self._vault = idle or begin_idle_vault()
         # Each process has its own: the thread that sees the old one end must not end questions to the new one.
         self._waiting, self._ended = {}, threading.Event()
-        self._is_ready = False
+        self._is_ready, self.starts = False, self.starts + 1
         with suppress(OSError):  # it has just ended, so that _require_ready will fail
             self._vault.send(self._opening)
 

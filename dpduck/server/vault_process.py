@@ -160,6 +160,8 @@ def _answer_message(vault: Vault, message: Message) -> bytes:
             return pack({"id": number, **told})
         if operation == "views":
             return pack({"id": number, "views": vault.views()})
+        if operation == "spending":
+            return pack({"id": number, "spending": vault.spending()})
         if operation == "well":
             if isinstance(vault, LocalVault):
                 vault.well()

@@ -115,6 +115,19 @@ def warn_of_entry(ledger: Ledger, entry_id: int) -> str:
     return warn_of_budget(ledger, *split_key(ledger.entry(entry_id).unit_key))
 
 
+def spent_shares(ledger: Ledger) -> dict[str, float]:
+    """Returns the share of each unit's budget that all principals spent together. Of periods it is the largest share.
+
+    It is for the owner alone, and sends no statement to DuckDB.
+    """
+    shares = {}
+    for unit_key in ledger.budgets():
+        budget, spent = ledger.latest(unit_key)
+        if budget is not None and _whole(budget):
+            shares[unit_key] = float(_amount(spent, budget) / _whole(budget))
+    return shares
+
+
 def _amount(charge: Charge, budget: Budget) -> Fraction:
     return (charge.epsilon if budget.pure else charge.rho) or Fraction(0)
 

@@ -217,6 +217,9 @@ class NoAudit:
         page: bool = False,
     ) -> None: ...
 
+    def counts(self) -> dict[str, int]:
+        return {}
+
     def reopen(self) -> None: ...
 
     def close(self) -> None: ...

@@ -15,14 +15,12 @@ from dataclasses import dataclass
 from email.message import Message
 from pathlib import Path
 
+from dpduck.server.secret_file import read_secret
 from dpduck.values.errors import Refusal
 from dpduck.values.identities import is_identity
 
 SECRET_HEADER = "X-Dpduck-Proxy-Secret"  # noqa: S105 - the name of the header
 """The header with the secret that the proxy and this server share."""
-
-LEAST_SECRET, MOST_SECRET = 32, 1_024
-"""Limits of the secret, in bytes."""
 
 STATE_WITH_THREE = "--identity-header NAME, --identity-from ADDRESSES and --identity-secret FILE"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{1,63}")
@@ -123,22 +121,6 @@ def _network(text: str) -> Network:
     if network.prefixlen == 0:
         raise Refusal(f"{text[:80]!r} is every address", accepted="the proxy's own, such as 127.0.0.1/32")
     return network
-
-
-def read_secret(path: Path) -> bytes:
-    """Returns the secret in a file, without the end of its line. Refuses a file that every account can read."""
-    try:
-        state, secret = path.stat(), path.read_bytes().strip(b"\r\n")
-    except OSError:
-        raise Refusal("the file with the proxy's secret cannot be read", accepted="a file of this account") from None
-    if state.st_mode & 0o007:
-        raise Refusal("every account can read the proxy's secret", accepted=f"chmod 600 {path}")
-    if not LEAST_SECRET <= len(secret) <= MOST_SECRET or re.search(rb"[^!-~]", secret):
-        raise Refusal(
-            "the proxy's secret is too short, too long, or has blanks",
-            accepted=f"{LEAST_SECRET} to {MOST_SECRET} letters and digits, as openssl rand -hex 32 prints",
-        )
-    return secret
 
 
 def _hash_secret(secret: bytes) -> bytes:

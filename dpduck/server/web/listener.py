@@ -105,9 +105,11 @@ def _hang_up(connection: socket.socket) -> None:
         socket.socket.shutdown(connection, socket.SHUT_RDWR)  # also for TLS: its own would disturb a reading thread
 
 
-class _Handler(BaseHTTPRequestHandler):
+class PatientHandler(BaseHTTPRequestHandler):
+    """One request of a connection, read within limits of time and bytes. A subclass answers it."""
+
     protocol_version, timeout = "HTTP/1.1", READ_SECONDS
-    server: _PageServer
+    server: PatientServer
 
     def setup(self) -> None:
         StreamRequestHandler.setup(self)
@@ -119,20 +121,48 @@ class _Handler(BaseHTTPRequestHandler):
     def handle(self) -> None:
         self.close_connection = True
         self.raw_requestline = self.rfile.readline(HEAD_BYTES)
-        response = self._answer() if self.raw_requestline else None
+        response = self.respond() if self.raw_requestline else None
         if response is None:
             return
         self.server.connections.waits(self.connection)
         self.connection.settimeout(WRITE_SECONDS)
         self.request_version = self.protocol_version  # HTTP/0.9 would get no headers
         self.send_response_only(response.status)
-        for name, value in headers_of(response, self.server.pages.place):
+        for name, value in self.headers_for(response):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(response.body)
 
-    def _answer(self) -> Response:
-        if not self.parse_request() or self.request_version not in ("HTTP/1.1", "HTTP/1.0"):
+    def respond(self) -> Response:
+        """Returns the response to a request, of which the first line was read."""
+        raise NotImplementedError
+
+    def headers_for(self, response: Response) -> list[tuple[str, str]]:
+        """Lists all headers of a response."""
+        raise NotImplementedError
+
+    def reads_head(self) -> bool:
+        """Reads the headers. Returns False for a request that is malformed, or of another version of HTTP."""
+        return self.parse_request() and self.request_version in ("HTTP/1.1", "HTTP/1.0")
+
+    def handle_expect_100(self) -> bool:
+        return False
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Sends nothing, since REFUSED is sent afterwards."""
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Writes nothing, since the audit log has every event."""
+
+
+class _Handler(PatientHandler):
+    server: _PageServer
+
+    def headers_for(self, response: Response) -> list[tuple[str, str]]:
+        return headers_of(response, self.server.pages.place)
+
+    def respond(self) -> Response:
+        if not self.reads_head():
             return REFUSED
         pages, gone = self.server.pages, is_gone(self.connection)
         asked = request_of(self.command, self.path, self.headers, pages.place, pages.cookie, gone)
@@ -157,24 +187,19 @@ class _Handler(BaseHTTPRequestHandler):
             lambda seconds: self.server.connections.pause(self.connection, seconds),
         )
 
-    def handle_expect_100(self) -> bool:
-        return False
 
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Sends nothing, since REFUSED is sent afterwards."""
+class PatientServer(ThreadingHTTPServer):
+    """Server with a limited number of connections, each with a thread and one request."""
 
-    def log_message(self, format: str, *arguments: Any) -> None:
-        """Writes nothing, since the audit log has every event."""
-
-
-class _PageServer(ThreadingHTTPServer):
     daemon_threads, block_on_close, request_queue_size = True, False, 128
 
-    def __init__(self, host: str, port: int, pages: Pages, characters: int, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, host: str, port: int, handler: type[PatientHandler], most: int, tls: ssl.SSLContext | None = None
+    ) -> None:
+        """most: the largest number of connections."""
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self.pages, self.characters, self._tls = pages, characters, tls
-        self.connections = PageConnections(MOST_CONNECTIONS)
-        super().__init__((host, port), _Handler)
+        self._tls, self.connections = tls, PageConnections(most)
+        super().__init__((host, port), handler)
 
     def server_bind(self) -> None:
         """Binds the address. The base class would also ask the network for this machine's name."""
@@ -204,6 +229,12 @@ class _PageServer(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Writes nothing. A failed connection concerns its client alone."""
+
+
+class _PageServer(PatientServer):
+    def __init__(self, host: str, port: int, pages: Pages, characters: int, tls: ssl.SSLContext | None) -> None:
+        self.pages, self.characters = pages, characters
+        super().__init__(host, port, _Handler, MOST_CONNECTIONS, tls)
 
 
 def page_address(address: str, tls: Tls | None, origin: str | None) -> tuple[str, int]:
@@ -252,6 +283,10 @@ class WebListener:
         self.address = origin or f"{'http' if tls is None else 'https'}://{host}:{port}"
         self.warning = "" if tls is not None or host in LOOPBACK else _OPEN.format(f"{host}:{port}")
         threading.Thread(target=self._server.serve_forever, args=(0.2,), daemon=True).start()
+
+    def sessions(self) -> int:
+        """Counts the sessions of browsers."""
+        return self._pages.sessions()
 
     def close(self) -> None:
         """Stops listening. Running work goes on until it is done, or until the process ends."""
