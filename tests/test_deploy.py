@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dpduck.commands.serving import serve
-from dpduck.server.metrics import metrics_address
+from dpduck.server.operations.metrics import metrics_address
 from tests.test_packaging import pins
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -13,16 +13,16 @@ from pathlib import Path
 import click
 
 from dpduck.server import Tls
-from dpduck.server.alerts import Alerts
 from dpduck.server.audit import AuditFile
-from dpduck.server.figures import FigureReader
 from dpduck.server.flight.listener import FlightListener
 from dpduck.server.gate import Service, open_service
 from dpduck.server.idle_vault import Keeping
 from dpduck.server.limits import Limits, limit_memory
 from dpduck.server.mcp.listener import AgentListener, agent_address
 from dpduck.server.mcp.protocol import require_sdk
-from dpduck.server.metrics import MetricsListener, metrics_address
+from dpduck.server.operations.alerts import Alerts
+from dpduck.server.operations.figures import FigureReader
+from dpduck.server.operations.metrics import MetricsListener, metrics_address
 from dpduck.server.quack import QuackListener
 from dpduck.server.web.identity import TrustedProxy, open_proxy
 from dpduck.server.web.listener import WebListener, page_address
@@ -126,7 +126,7 @@ def _keep_on(service: Service, figures: FigureReader, ended: threading.Event, ag
             service.gate.sync()
         if looks % LOOKS == 0:
             with suppress(DpduckError, OSError):
-                alerts.look(figures.read())
+                alerts.look(figures.collect())
         looks += 1
 
 

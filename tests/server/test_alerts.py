@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from dpduck.server import alerts
-from dpduck.server.alerts import Alerts
 from dpduck.server.audit import AuditFile
-from dpduck.server.figures import Figures
 from dpduck.server.local_vault import LocalVault
+from dpduck.server.operations import alerts
+from dpduck.server.operations.alerts import Alerts
+from dpduck.server.operations.figures import Figures
 from dpduck.store.spending import spent_shares
 from dpduck.values.errors import StoreError
 from tests.server.served import NoAudit, Served, count

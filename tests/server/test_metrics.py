@@ -16,9 +16,9 @@ import pytest
 
 from benchmarks.speed.server_start import vault_of
 from dpduck.commands.listening import Listening, _require_addresses
-from dpduck.server import metrics
-from dpduck.server.figures import FigureReader, Figures
-from dpduck.server.metrics import MetricsListener, metrics_address, metrics_text
+from dpduck.server.operations import metrics
+from dpduck.server.operations.figures import FigureReader, Figures
+from dpduck.server.operations.metrics import MetricsListener, metrics_address, metrics_text
 from dpduck.server.web.listener import WebListener
 from dpduck.server.web.requests import REFUSED
 from dpduck.values.errors import DpduckError
@@ -81,7 +81,7 @@ def values(answer: str) -> dict[str, float]:
 
 def test_figures_follow_what_happens(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """A charge raises the spent share, a refusal its count. No name, token, statement or value is anywhere."""
-    monkeypatch.setattr("dpduck.server.figures.FRESH", 0.0)
+    monkeypatch.setattr("dpduck.server.operations.figures.FRESH", 0.0)
     before = values(asked(site.port))
     site.served.rows("bob", count("ward", "0.0123"))
     for _ in range(3):
@@ -115,11 +115,11 @@ def test_figures_are_kept_for_a_while(site: Site) -> None:
     """Asking for them a thousand times a second reads the ledger once in five."""
     now = [0.0]
     reader = FigureReader(site.served.service, None, {}, clock=lambda: now[0])
-    first = reader.read()
+    first = reader.collect()
     now[0] = 4.9
-    assert reader.read() is first and first.free_bytes is None
+    assert reader.collect() is first and first.free_bytes is None
     now[0] = 5.1
-    assert reader.read() is not first
+    assert reader.collect() is not first
 
 
 def test_a_token_for_figures(site: Site) -> None:

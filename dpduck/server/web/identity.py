@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from email.message import Message
 from pathlib import Path
 
-from dpduck.server.secret_file import read_secret
+from dpduck.server.operations.secret_file import read_secret
 from dpduck.values.errors import Refusal
 from dpduck.values.identities import is_identity
 

@@ -69,15 +69,15 @@ class FigureReader:
         vault = self._service.vault
         return self._service.gate.accepts() and (not isinstance(vault, VaultProcess) or vault.ready)
 
-    def read(self) -> Figures:
+    def collect(self) -> Figures:
         """Returns figures that are at most FRESH seconds old, but for `ready`."""
         with self._lock:
             ready = self.ready()
             if self._last is None or self._clock() - self._last_at >= FRESH or self._last.ready is not ready:
-                self._last, self._last_at = self._read(ready), self._clock()
+                self._last, self._last_at = self._collect(ready), self._clock()
             return self._last
 
-    def _read(self, ready: bool) -> Figures:
+    def _collect(self, ready: bool) -> Figures:
         service, vault = self._service, self._service.vault
         if ready:  # a vault that starts would be waited for, so that the last shares stand meanwhile
             with suppress(DpduckError):

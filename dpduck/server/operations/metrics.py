@@ -14,8 +14,8 @@ from http import HTTPStatus
 from pathlib import Path
 
 from dpduck.server import LOOPBACK
-from dpduck.server.figures import FigureReader, Figures
-from dpduck.server.secret_file import read_secret
+from dpduck.server.operations.figures import FigureReader, Figures
+from dpduck.server.operations.secret_file import read_secret
 from dpduck.server.web.listener import PatientHandler, PatientServer
 from dpduck.server.web.requests import REFUSED, Response, place_of
 from dpduck.values.errors import Refusal, StoreError
@@ -77,7 +77,7 @@ def escape_label(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", " ")
 
 
-class _Handler(PatientHandler):
+class _FiguresHandler(PatientHandler):
     server: _MetricsServer
 
     def headers_for(self, response: Response) -> list[tuple[str, str]]:
@@ -100,7 +100,7 @@ class _Handler(PatientHandler):
         if not self.server.has_token(self.headers.get_all("Authorization") or []):
             return _NO_TOKEN
         figures = self.server.figures
-        return Response(HTTPStatus.OK, metrics_text(figures.read(), figures.version).encode(), KIND)
+        return Response(HTTPStatus.OK, metrics_text(figures.collect(), figures.version).encode(), KIND)
 
     def _is_wanted(self) -> bool:
         """Tells whether this is a plain GET under a name of this machine, and from no page of a browser."""
@@ -121,7 +121,7 @@ class _MetricsServer(PatientServer):
     def __init__(self, host: str, port: int, figures: FigureReader, token: bytes | None) -> None:
         self.figures, self._token = figures, token
         self.hosts = place_of("localhost", port, False, None).hosts
-        super().__init__(host, port, _Handler, MOST_CONNECTIONS)
+        super().__init__(host, port, _FiguresHandler, MOST_CONNECTIONS)
 
     def has_token(self, given: list[str]) -> bool:
         """Tells whether a request may see the figures: if no token is wanted, or if its header has the token."""

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 from dpduck.server.audit import Audit
-from dpduck.server.figures import Figures
+from dpduck.server.operations.figures import Figures
 from dpduck.store.spending import NEARLY_SPENT
 from dpduck.values.errors import StoreError
 from dpduck.values.per_cent import in_per_cent
