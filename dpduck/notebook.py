@@ -156,6 +156,7 @@ def require_released(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
         )
 
 
-def read_table(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation:
+def read_table(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation | None:
     """Runs a query once. Returns its rows as a relation, which shows itself and becomes a data frame by .df()."""
-    return connection.from_arrow(connection.execute(sql).to_arrow_table())
+    found: duckdb.DuckDBPyRelation | None = connection.sql(sql)
+    return None if found is None else connection.from_arrow(found.to_arrow_table())

@@ -243,7 +243,7 @@ def check_dbt(page: Typed) -> None:
         assert con.execute("SELECT price FROM dp_plan(?)", [statement]).fetchone() == (
             "2.5 % of your budget (epsilon = 0.5)",
         )
-    if not (dbt_project.BIN / "dbt").exists():
+    if not dbt_project.has_dbt():
         return
     project, (deps, build) = dbt_project.Project(page.folder), commands(blocks("dbt", "sh")[-1])
     assert project.dbt(*deps.split()[1:2]).code == 0

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 import dpduck
@@ -105,10 +106,15 @@ class Project:
         return "\n".join(path.read_bytes().decode("utf-8", "replace") for path in files)
 
 
+def has_dbt() -> bool:
+    """Tells whether the tree has an environment with dbt and with the DuckDB under test, which reads its files."""
+    return any(BIN.parent.glob(f"lib/*/site-packages/duckdb-{duckdb.__version__}.dist-info"))
+
+
 def require_dbt() -> None:
-    """Skips a test where the tree has no environment with dbt."""
-    if not (BIN / "dbt").exists():
-        pytest.skip("no dbt: make .venv-dbt/dbt.stamp makes its environment")
+    """Skips a test where there is no such environment."""
+    if not has_dbt():
+        pytest.skip(f"no dbt with DuckDB {duckdb.__version__}: make .venv-dbt/dbt.stamp makes its environment")
 
 
 def make_project(folder: Path, *, budget: str = "epsilon = 10", config: str = "") -> Project:

@@ -161,6 +161,7 @@ sources: [{name: store, database: private, schema: main, tables: [{name: Order, 
 models:
   - name: named
     description: Visits by ward
+    config: {meta: {since: 2024-01-01, epsilon: 9}}
     columns: [{name: n, description: how many, data_tests: [not_null]}]
     data_tests: [dpduck.is_private, {dpduck.is_private: {name: a_part, config: {where: n > 1}}}]
 unit_tests:
@@ -175,7 +176,7 @@ FORGED = """CREATE OR REPLACE VIEW main_other."Order" AS SELECT * FROM private.m
 
 @pytest.mark.slow
 def test_a_model_has_what_other_models_have(tmp_path: Path) -> None:
-    """A schema, an alias that is a word of SQL, descriptions, unit tests and tests of columns. A forged view fails."""
+    """A schema, an alias that is a word of SQL, meta data, descriptions and tests of units and columns. A forged view fails."""
     project = make_project(tmp_path)
     config = "epsilon=0.5, schema='other', alias='Order', persist_docs={'relation': true, 'columns': true}"
     project.model("named", BY_WARD.replace(", sum(bill) AS bills", ""), config)

@@ -3,7 +3,9 @@
 {% materialization private_view, adapter='duckdb' %}
   {%- set target = this.incorporate(type='view') -%}
   {% do dpduck.require_free_name(target) %}
-  {%- set release = dpduck.ask_plugin('statement', {'name': this.identifier, 'config': model.config, 'sql': sql}) -%}
+  {%- set own = {} -%}
+  {%- for key, value in model.config.items() if key != 'meta' and value is not none -%}{% do own.update({key: value}) %}{%- endfor -%}
+  {%- set release = dpduck.ask_plugin('statement', {'name': this.identifier, 'config': own, 'sql': sql}) -%}
 
   {{ run_hooks(pre_hooks, inside_transaction=False) }}
   {{ run_hooks(pre_hooks, inside_transaction=True) }}
