@@ -117,6 +117,14 @@ def check_public_totals(page: Typed) -> None:
     assert tracts == {name: sum(n for _, _, block, n, _ in rows if block and block[:2] == name) for name in tracts}
 
 
+def check_dpduck_shell(page: Typed) -> None:
+    """The price beforehand, the view, its pivoted rows of three wards, and 5 % of the budget spent."""
+    said = page.said[-1]
+    assert said.startswith("5 % of your budget (epsilon = 1); 95 % are left afterwards; ")
+    assert said.count("private.by_ward is ready") == 1 and all(ward in said for ward in ("cardiology", "oncology"))
+    assert re.search(r"epsilon = 20 │ 5 % +│ 95 % ", said)
+
+
 def check_budget_ran_out(page: Typed) -> None:
     """Free answers are right (far: FAR), and 0.5 is left after the budget was raised."""
     exact = page.rows("SELECT ward, count(*) FROM visits WHERE age >= 50 GROUP BY ward ORDER BY ward")

@@ -15,13 +15,21 @@ import duckdb
 
 from dpduck.commands.errors import one_line_errors
 from dpduck.commands.owner_session import MOST_NAMED, OwnerSession
-from dpduck.commands.printing import SHORT_STATEMENT, WIDTH, moment, print_box, print_findings, print_relation
+from dpduck.commands.printing import (
+    ALL_COLUMNS,
+    SHORT_STATEMENT,
+    WIDTH,
+    moment,
+    print_box,
+    print_findings,
+    print_relation,
+)
 from dpduck.database.connection import connect
 from dpduck.server.bare_statements import read_bare
 from dpduck.server.owner import owner_of_server
 from dpduck.store.spending import days_until
 from dpduck.store.store_files import StoreFiles, store_files
-from dpduck.values.errors import Refusal
+from dpduck.values.errors import DpduckError, Refusal
 from dpduck.values.quoting import quote_identifier
 
 if TYPE_CHECKING:
@@ -114,17 +122,17 @@ def run_statement(database: Path, store: Path | None, text: str, shape: str) -> 
         print_answer(session, text, shape)
 
 
-def print_answer(session: OwnerSession, text: str, shape: str) -> None:
+def print_answer(session: OwnerSession, text: str, shape: str, all_columns: str = ALL_COLUMNS) -> None:
     """Prints the rows of a statement. If no group passed a threshold, the threshold is told as well."""
     answered = session.run(text)
-    print_relation(answered, shape)
+    print_relation(answered, shape, all_columns=all_columns)
     if read_bare(text) is not None and not answered.limit(1).fetchall():
         _say_threshold(session.ask, text)
 
 
 def _say_threshold(ask: Ask, text: str) -> None:
     """Prints the threshold, a public fact, after an answer that is empty because no group passed the threshold."""
-    with suppress(duckdb.Error, Refusal):  # the statement is no question, or has no threshold
+    with suppress(duckdb.Error, DpduckError):  # the statement is no question, or has no threshold
         ((note,),) = ask("dp_explain", text).filter("chosen AND threshold IS NOT NULL").project("note").fetchall()
         click.echo(textwrap.fill(f"no group passed the threshold: {note}", WIDTH, subsequent_indent="  "), err=True)
 
@@ -145,16 +153,26 @@ def foretell(database: Path, store: Path | None, text: str, shape: str) -> None:
 def explain_in_words(database: Path, store: Path | None, statement: str) -> None:
     """Prints the errors of a statement's answers, its chosen strategy, its price and its time."""
     with answers(database, store) as ask:
-        rows = ask("dp_explain", statement).filter("chosen").project(EXPLAINED).fetchall()
-        with suppress(duckdb.Error, Refusal):  # a statement without aggregates has no such errors
-            print_box(ask("dp_errors", statement).project("* EXCLUDE (note)"))  # dp_explain has this note, too
-        for strategy, price, seconds, note, times, others in rows:
-            left = None if times is None else f"you can still ask this {times:,} time{'' if times == 1 else 's'}"
-            said = {"strategy": strategy, "cost": price, "time": _in_words(seconds)}
-            more = {"left": left, "at other prices": others}
-            said |= {name: text for name, text in more.items() if text} | {"note": note}
-            for name, text in said.items():
-                click.echo(textwrap.fill(f"{name}: {text}", WIDTH, subsequent_indent="  "))
+        print_explanation(ask, statement)
+
+
+def print_explanation(ask: Ask, statement: str) -> None:
+    """Prints the errors of a statement's answers, its chosen strategy, its price and its time."""
+    rows = ask("dp_explain", statement).filter("chosen").project(EXPLAINED).fetchall()
+    with suppress(duckdb.Error, DpduckError):  # a statement without aggregates has no such errors
+        print_box(ask("dp_errors", statement).project("* EXCLUDE (note)"))  # dp_explain has this note, too
+    for strategy, price, seconds, note, times, others in rows:
+        left = None if times is None else f"you can still ask this {times_in_words(times)}"
+        said = {"strategy": strategy, "cost": price, "time": _in_words(seconds)}
+        more = {"left": left, "at other prices": others}
+        said |= {name: text for name, text in more.items() if text} | {"note": note}
+        for name, text in said.items():
+            click.echo(textwrap.fill(f"{name}: {text}", WIDTH, subsequent_indent="  "))
+
+
+def times_in_words(times: int) -> str:
+    """Returns a number of times in words, as in "3 times"."""
+    return f"{times:,} time{'' if times == 1 else 's'}"
 
 
 def _in_words(seconds: float | None) -> str:

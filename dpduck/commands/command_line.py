@@ -34,6 +34,7 @@ HELPS = {
     "releases": "List every released table. A box has only the beginning of each statement.",
     "report": "Write one page with a picture of every private view, what is protected, and what was spent.",
     "serve": "Serve DATABASE's private answers to the principals of its store, until the process is told to end.",
+    "shell": "Type statements and queries one after the other, with history and completion. For the owner.",
     "show": "Print a private view.",
     "sql": (
         "Run one statement of dp(): a question, a policy, a view. Or read: FROM dp_columns('visits'), FROM private.v."
@@ -87,6 +88,10 @@ def command(ctx: click.Context, name: str) -> click.Command | None:
             from dpduck.commands.agents import mcp  # noqa: PLC0415
 
             return mcp
+        case "shell":
+            from dpduck.commands.shell.command import shell  # noqa: PLC0415
+
+            return shell
         case "document":
             from dpduck.commands.documents import document  # noqa: PLC0415
 

@@ -35,6 +35,9 @@ DIGITS = 6
 MOST_RECORDS = 20
 """Largest number of rows that are printed one below the other."""
 
+RECORDS, ALL_COLUMNS = "records", "--format csv"
+"""Shape of rows one below the other, and the words that ask for all columns of a box."""
+
 LEFT_OUT = "│ … │"
 """Mark that DuckDB's box has in the place of columns that do not fit."""
 
@@ -68,14 +71,20 @@ def moment(column: str) -> str:
     return f"strftime({column}, '%Y-%m-%d %H:%M') AS {column}"
 
 
-def print_relation(relation: duckdb.DuckDBPyRelation, shape: str, narrow: Sequence[str] = ()) -> None:
-    """Prints rows as a box, as CSV or as JSON.
+def print_relation(
+    relation: duckdb.DuckDBPyRelation, shape: str, narrow: Sequence[str] = (), all_columns: str = ALL_COLUMNS
+) -> None:
+    """Prints rows as a box, as records, as CSV or as JSON.
 
     narrow: SQL of the columns of a box, in place of all columns. Such a box leaves out a column if all its values are
-    USUAL.
+    USUAL. all_columns: what prints all columns if a box has no room for them.
     """
-    if shape == "box":
-        print_box(_telling(relation.project(", ".join(narrow))) if narrow else relation)
+    if shape in ("box", RECORDS):
+        rows = _telling(relation.project(", ".join(narrow))) if narrow else relation
+        if shape == "box":
+            print_box(rows, all_columns)
+        else:
+            print_records(rows)
         return
     print_rows(relation.columns, relation.fetchall(), shape)
 
@@ -91,11 +100,24 @@ def print_rows(columns: Sequence[str], rows: Sequence[tuple[object, ...]], shape
         click.echo(json.dumps(dict(zip(columns, row, strict=True)), default=str))
 
 
-def print_box(relation: duckdb.DuckDBPyRelation) -> None:
-    """Prints a box as wide as the terminal. If not all columns fit, up to MOST_RECORDS rows are printed as records."""
-    shown = relation.project(
+def print_records(relation: duckdb.DuckDBPyRelation) -> None:
+    """Prints rows one below the other, each column on a line of its own."""
+    shown = _round_floats(relation)
+    rows = shown.limit(MOST_ROWS + 1).fetchall()
+    _print_records(shown.columns, rows[:MOST_ROWS])
+    if len(rows) > MOST_ROWS:
+        click.echo(f"\nthe first {MOST_ROWS} rows; LIMIT and OFFSET show others")
+
+
+def _round_floats(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    return relation.project(
         ", ".join(_column_sql(*column) for column in zip(relation.columns, relation.types, strict=True))
     )
+
+
+def print_box(relation: duckdb.DuckDBPyRelation, all_columns: str = ALL_COLUMNS) -> None:
+    """Prints a box as wide as the terminal. If not all columns fit, up to MOST_RECORDS rows are printed as records."""
+    shown = _round_floats(relation)
     box, room = StringIO(), width()
     with redirect_stdout(box):
         shown.show(max_rows=MOST_ROWS, max_width=room)
@@ -105,7 +127,7 @@ def print_box(relation: duckdb.DuckDBPyRelation) -> None:
     elif len(rows := shown.limit(MOST_RECORDS + 1).fetchall()) <= MOST_RECORDS:
         _print_records(shown.columns, rows)
     else:
-        click.echo(f"{text.rstrip()}\n  --format csv has all columns: {', '.join(shown.columns)}")
+        click.echo(f"{text.rstrip()}\n  {all_columns} has all columns: {', '.join(shown.columns)}")
 
 
 def width() -> int:

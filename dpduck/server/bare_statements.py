@@ -105,6 +105,20 @@ def refuse_inside(text: str) -> None:
         raise Refusal("SELECT WITH DIFFERENTIAL_PRIVACY is a part of another statement", accepted=_ALONE)
 
 
+def split_at_ends(text: str) -> tuple[list[str], str]:
+    """Splits a text at the semicolons outside of its quotes and comments. Returns its statements and the rest.
+
+    >>> split_at_ends("FROM v; SELECT ';' AS semicolon; SELECT 'a;")
+    (['FROM v', "SELECT ';' AS semicolon"], " SELECT 'a;")
+    """
+    statements, start = list[str](), 0
+    for word, place, end in parts_of(text):
+        if word == ";":
+            statements.append(text[start:place].strip())
+            start = end
+    return [statement for statement in statements if statement], text[start:]
+
+
 def first_word(text: str) -> str:
     """Returns the first word or sign of a text in capitals, '' if there is none. Comments are no words.
 

@@ -76,6 +76,7 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, st
         (["--version"], "version"),
         (["budget", "--help"], "DATABASE"),
         (["sql", "--help"], "STATEMENT"),
+        (["shell", "--help"], "semicolon"),
         (["audit", "--help"], "--search"),
         (["compare", "--help"], "--to"),
         (["report", "--help"], "--title"),
