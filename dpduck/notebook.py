@@ -158,5 +158,6 @@ def require_released(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
 
 def read_table(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation | None:
     """Runs a query once. Returns its rows as a relation, which shows itself and becomes a data frame by .df()."""
+    connection.execute("SELECT NULL").fetchall()  # DuckDB 2.0 runs nothing beside a result that was not read
     found: duckdb.DuckDBPyRelation | None = connection.sql(sql)
     return None if found is None else connection.from_arrow(found.to_arrow_table())

@@ -176,7 +176,7 @@ FORGED = """CREATE OR REPLACE VIEW main_other."Order" AS SELECT * FROM private.m
 
 @pytest.mark.slow
 def test_a_model_has_what_other_models_have(tmp_path: Path) -> None:
-    """A schema, an alias that is a word of SQL, meta data, descriptions and tests of units and columns. A forged view fails."""
+    """A schema, an alias that is a word of SQL, meta data, descriptions and tests of all kinds. A forged view fails."""
     project = make_project(tmp_path)
     config = "epsilon=0.5, schema='other', alias='Order', persist_docs={'relation': true, 'columns': true}"
     project.model("named", BY_WARD.replace(", sum(bill) AS bills", ""), config)
