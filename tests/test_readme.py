@@ -1,5 +1,6 @@
 """Code blocks of the README and of the tour are executed: a newcomer can copy them as they are."""
 
+import json
 import os
 import re
 import shlex
@@ -25,6 +26,12 @@ def blocks(page: str) -> Iterator[tuple[str, str]]:
 def statements(text: str) -> list[str]:
     """Statements of an SQL block. Semicolons stand at line ends only."""
     return [part for part in re.split(r";\s*$", text, flags=re.MULTILINE) if part.strip()]
+
+
+def bare_block() -> str:
+    """The statements of the README that every client types as they stand."""
+    (text,) = re.findall(r"^```sql bare\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    return re.sub("--[^\n]*", "", str(text))
 
 
 def check_refusal(con: duckdb.DuckDBPyConnection, text: str) -> None:
@@ -66,6 +73,10 @@ def test_the_first_page_is_short_and_runs(tmp_path: Path, monkeypatch: pytest.Mo
             for line in text.strip().splitlines() if language == "sh" else []:
                 run_shell(line)
         assert con.execute("SELECT table_name FROM dp_policies()").fetchall() == [("mine.main.people",)]
+    typed = CliRunner().invoke(main, ["shell", "mine.duckdb"], input=";\n".join(statements(bare_block())) + ";\n")
+    assert typed.exit_code == 0 and "cost: 6.7 % of your budget" in typed.output, typed.output
+    listed = CliRunner().invoke(main, ["ledger", "mine.duckdb", "--format", "json"])
+    assert sum(json.loads(line)["epsilon"] > 0 for line in listed.output.splitlines() if "SELECT" in line) == 3
 
 
 @pytest.mark.slow

@@ -123,10 +123,14 @@ def run_statement(database: Path, store: Path | None, text: str, shape: str) -> 
 
 
 def print_answer(session: OwnerSession, text: str, shape: str, all_columns: str = ALL_COLUMNS) -> None:
-    """Prints the rows of a statement. If no group passed a threshold, the threshold is told as well."""
+    """Prints the rows of a statement, or EXPLAIN in words. If no group passed a threshold, says the threshold, too."""
+    bare = read_bare(text)
+    if bare is not None and bare.function == "dp_explain" and shape == "box":
+        print_explanation(session.ask, bare.statement)
+        return
     answered = session.run(text)
     print_relation(answered, shape, all_columns=all_columns)
-    if read_bare(text) is not None and not answered.limit(1).fetchall():
+    if bare is not None and not answered.limit(1).fetchall():
         _say_threshold(session.ask, text)
 
 
