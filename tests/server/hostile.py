@@ -44,12 +44,16 @@ SMALL = (
     "FROM dp('SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.001, refresh = ''{}'') sex, count(*) AS n "
     "FROM visits GROUP BY sex')"
 )
+BARE = (
+    "-- {0}\nSELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.001, refresh = '{0}') ward, count(*) AS n "
+    "FROM visits GROUP BY ward;"
+)
 PLANNED = (
     "FROM dp_explain('SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) {} FROM visits GROUP BY CUBE (sex, ward)')"
 )
 
 
-KINDS = frozenset({"heavy", "wide", "views", "releases", "plans", "attacks", "connections"})
+KINDS = frozenset({"heavy", "wide", "views", "releases", "bare", "plans", "attacks", "connections"})
 """All that it does."""
 
 AT_LEAST_ONCE = 40.0
@@ -100,7 +104,7 @@ class Hostile:
             time.sleep(0.05)
 
     def run(self) -> None:
-        attacks = statements("attacks.sql")
+        attacks = [*statements("attacks.sql"), *statements("bare.sql")]
         work: list[Callable[[], None]] = [self.connecting]
         for kind, text in (
             ("heavy", lambda: self.source.choice(HEAVY)),
@@ -109,7 +113,7 @@ class Hostile:
             ("wide", lambda: WIDE.format(self.source.randrange(10_000, 200_000))),
             ("views", lambda: VIEW.format(next(self.numbers))),
             ("releases", lambda: SMALL.format(next(self.numbers))),
-            ("releases", lambda: SMALL.format(next(self.numbers))),
+            ("bare", lambda: BARE.format(next(self.numbers))),
             ("plans", lambda: PLANNED.format(f"count(*) AS n{next(self.numbers)}")),
             ("attacks", lambda: self.source.choice(attacks)),
         ):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +21,7 @@ from dpduck.values.errors import Refusal
 from tests.server.served import CANARY, Served, ask, count
 from tests.server.shell import eventually
 
+GUIDE = Path(__file__).resolve().parent.parent.parent / "docs" / "flight_sql.md"
 adbc = pytest.importorskip("adbc_driver_flightsql.dbapi", reason="the ADBC driver for Flight SQL is not installed")
 
 
@@ -150,6 +153,28 @@ def test_schema_probes_never_charge(alice: Any, served: Served) -> None:
     assert served.spent()[-1][1] == "alice"
 
 
+def test_bare_statements_are_charged_when_they_run(alice: Any, served: Served) -> None:
+    """Their columns and prepared statements are free. docs/flight_sql.md has a statement of each kind, in order."""
+    (block,) = re.findall(r"```sql\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+    statements = [line.replace("epsilon = 0.1", "epsilon = 0.013") for line in block.splitlines()]
+    asks, explains, makes, wraps, drops = statements
+    before = served.spent()
+    with alice.cursor() as cursor:
+        for statement, names in ((asks, ["sex", "n"]), (makes, ["status"]), (f"-- x\n{asks}", ["sex", "n"])):
+            assert cursor.adbc_execute_schema(statement).names == names
+            cursor.adbc_prepare(statement)
+        assert len(cursor.adbc_execute_schema(explains).names) > 10
+        assert len(rows(alice, explains)) > 1
+    assert served.spent() == before
+    assert len(rows(alice, asks)) == 2
+    assert len(served.spent()) == len(before) + 1 and served.spent()[-1][1] == "alice"
+    assert len(rows(alice, wraps)) == 1 and rows(alice, asks.rstrip(";")) == rows(alice, f"/* again */ {asks}")
+    assert len(served.spent()) == len(before) + 1
+    assert rows(alice, makes) == [("private.by_sex is ready",)] and len(rows(alice, "FROM by_sex")) == 2
+    rows(alice, drops)
+    refused(alice, served, "FROM by_sex")
+
+
 def test_the_same_statement_is_free(alice: Any, served: Served) -> None:
     """A statement is charged once, however often a driver asks for it."""
     first = rows(alice, count("sex", "0.02"))
@@ -186,6 +211,9 @@ def test_statements_pass_the_gate(alice: Any, served: Served) -> None:
         ("(" * 10_000, "the statement is nested too deeply"),
         ("SELECT $1", "a parameter is refused"),
         (ask("DROP PRIVACY POLICY ON visits"), owner),
+        ("DROP PRIVACY POLICY ON visits", owner),
+        ("EXPLAIN ALTER PRIVACY POLICY ON visits NEW EPOCH;", owner),
+        ("DROP PRIVATE VIEW ages", "the private view 'ages' belongs to somebody else"),
         (ask("ALTER PRIVACY POLICY ON visits NEW EPOCH"), owner),
         (ask("SELECT count(*) FROM visits"), "the statement is not annotated"),
         (ask("DROP PRIVATE VIEW ages"), "the private view 'ages' belongs to somebody else"),

@@ -172,7 +172,7 @@ def hold_against(folder: Path, seconds: float, busy: float, block: float = BLOCK
                 rounds += 1
             attacker.go_on()
             tried = json.loads(attacker.process.communicate(timeout=600)[0])
-        assert {"heavy", "wide", "views", "releases", "plans", "attacks", "connections"} <= tried.keys(), tried
+        assert {"heavy", "wide", "views", "releases", "bare", "plans", "attacks", "connections"} <= tried.keys(), tried
         medians = {kind: (statistics.median(alone[kind]), statistics.median(beside[kind])) for kind in alone}
         late = {kind: (round(here, 3), round(there, 3)) for kind, (here, there) in medians.items()}
         assert all(there <= 2 * here + busy for here, there in late.values()), late
