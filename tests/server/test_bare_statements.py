@@ -176,3 +176,11 @@ def test_no_text_takes_long_to_read(text: str) -> None:
     assert not has_clause(f" differential_privacy {text}")
     assert len(first_word(text)) < 10
     assert time.process_time() - start < 20
+
+
+def test_a_dollar_quote_in_a_statement_ends_nothing(served: Served) -> None:
+    """A label with a dollar quote is refused as a label. What stands behind it is no second source of rows."""
+    for mark in ("$q$", "$$", "$ask$", "''", "$q$$q$"):
+        text = f"{SELECT} count(*) AS n FROM visits WHERE ward = 'w1{mark}) UNION ALL FROM dp_ledger() --' GROUP BY ()"
+        inspected = served.service.gate.inspect(text)
+        assert [call.argument for call in inspected.calls] == [text] and inspected.views == ()
