@@ -19,7 +19,7 @@ from dpduck.store.attaching import open_database
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import plain_name, quote_identifier, quote_text
 from dpduck.values.sqltypes import sql_type
-from dpduck.values.text_readings import Reading, readings
+from dpduck.values.text_readings import TextReading, readings
 
 FORMATS: Mapping[str, str] = {
     **dict.fromkeys(("csv", "tsv", "txt", "psv", "dat", "tab"), "csv"),
@@ -58,17 +58,17 @@ class Files:
 
     def sql(self, **more: str) -> str:
         """Returns the SQL that reads all files."""
-        return self._read(self.paths, more)
+        return self._sql_of(self.paths, more)
 
     def first_sql(self) -> str:
         """Returns the SQL that reads the first file."""
-        return self._read(self.paths[:1], {})
+        return self._sql_of(self.paths[:1], {})
 
     def each(self) -> Iterator[str]:
         """Yields the SQL that reads each file by itself."""
-        yield from (self._read((path,), {}) for path in self.paths)
+        yield from (self._sql_of((path,), {}) for path in self.paths)
 
-    def _read(self, paths: Sequence[Path], more: Mapping[str, str]) -> str:
+    def _sql_of(self, paths: Sequence[Path], more: Mapping[str, str]) -> str:
         from dpduck.values.quoting import quote_text  # noqa: PLC0415
 
         names = ", ".join(quote_text(_literal(path)) for path in paths)
@@ -135,7 +135,7 @@ def _files(given: Sequence[str], read: Sequence[str]) -> Files:
         kind = "csv"
     options = dict(_option(text) for text in read)
     if kind == "csv" and "encoding" not in options:
-        options |= _found_encoding(paths)
+        options |= _encoding(paths)
     if options and not kind:
         kind = "csv"
     return Files(tuple(paths), kind, options)
@@ -179,7 +179,7 @@ def _option(text: str) -> tuple[str, str]:
     return name, value if is_word else quote_text(value.replace("\\t", "\t"))
 
 
-def _found_encoding(paths: Sequence[Path]) -> dict[str, str]:
+def _encoding(paths: Sequence[Path]) -> dict[str, str]:
     """Returns the option of an encoding that the first bytes of the files name."""
     marks = set[bytes]()
     for path in paths:
@@ -241,7 +241,7 @@ def _notes(con: duckdb.DuckDBPyConnection, table: str, files: Files, convert: bo
         yield from (_reading_note(way, len(ways), table, convert) for way in ways)
 
 
-def _reading_note(way: Reading, number: int, table: str, convert: bool) -> str:
+def _reading_note(way: TextReading, number: int, table: str, convert: bool) -> str:
     """Returns a note about one of several readings of a column, with the statement that converts the column."""
     share = "all" if way.is_whole else f"{100 * way.read / way.values:.4g} %"
     said = f"{way.column}: {share} of its values are {way.how}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 
@@ -30,9 +31,14 @@ ROW_LOCAL_FUNCTIONS = (
     *alike("** ^ ~~ !~~ ~~* !~~* ~~~ like_escape not_like_escape ilike_escape not_ilike_escape regexp_full_match "
            "regexp_matches power signbit even gcd lcm xor row struct_pack contains strpos unicode ascii date_add "
            "make_date to_microseconds to_milliseconds to_seconds to_minutes to_hours to_days to_weeks to_months "
-           "to_quarters to_years to_decades to_centuries to_millennia", row_local=True, served=True),
+           "to_quarters to_years to_decades to_centuries to_millennia try_strptime", row_local=True, served=True),
     *alike("upper lower substring left right trim ltrim rtrim",
            row_local=True, makes_text=True, served=True, streams=True),
     *alike("|| concat replace reverse split_part strip_accents regexp_extract regexp_replace dayname monthname "
            "strftime", row_local=True, makes_text=True, served=True),
 )  # fmt: skip
+
+
+def is_date_format(text: str) -> bool:
+    """Tells whether try_strptime reads any text by this format as a TIMESTAMP or NULL, the same in all time zones."""
+    return re.fullmatch(r"(?:[^%\x00]|%-?[dmHIMS]|%[YybBfp%]){1,64}", text) is not None

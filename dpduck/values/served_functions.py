@@ -17,7 +17,7 @@ TABLE = (
            "split str_split string_split regexp_escape levenshtein damerau_levenshtein jaccard jaro_similarity "
            "jaro_winkler_similarity typeof enum_code json_array json_object age era julian today current_date timezone "
            "days_in_month microsecond millisecond millennium epoch_ms epoch_us make_time make_timestamp to_timestamp "
-           "strptime try_strptime time_bucket filter unnest element_at map map_entries map_extract map_from_entries "
+           "strptime time_bucket filter unnest element_at map map_entries map_extract map_from_entries "
            "map_keys map_values array_distinct array_extract array_has array_has_all array_has_any array_length "
            "array_position array_slice array_sort array_to_string array_value list_aggregate list_any_value list_apply "
            "list_avg list_concat list_contains list_count list_distinct list_element list_extract list_filter "

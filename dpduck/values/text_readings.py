@@ -51,7 +51,7 @@ WHOLE = r"[-+]?[0-9]+"
 
 
 @dataclass(frozen=True)
-class Reading:
+class TextReading:
     """One way to read a column of texts. how: words for people. read, values: numbers of texts, blank ones left out.
 
     type_name, using: what ALTER TABLE .. ALTER column TYPE .. USING .. takes.
@@ -74,7 +74,7 @@ class Reading:
         return f"ALTER TABLE {table} ALTER {quote_identifier(self.column)} TYPE {self.type_name} USING {self.using}"
 
 
-def readings(counts: Counts, table: str, column: str, type_name: str) -> list[Reading]:
+def readings(counts: Counts, table: str, column: str, type_name: str) -> list[TextReading]:
     """Returns the ways to read a column of texts, or of whole numbers, as dates or numbers. table: SQL of its name.
 
     Several formats of dates may read every value, such as 03/04/2024: then all of them are returned.
@@ -87,21 +87,21 @@ def readings(counts: Counts, table: str, column: str, type_name: str) -> list[Re
     some = f"SELECT {text} AS x FROM {table} WHERE {text} IS NOT NULL LIMIT {LOOKED_AT}"
     formats = FORMATS if kind.is_text else COMPACT
     tried = ", ".join(f"count(try_strptime(x, {quote_text(pattern)}))" for pattern in formats)
-    values, *read = _known(counts(f"SELECT count(x), {tried} FROM ({some})"))
+    values, *read = _without_null(counts(f"SELECT count(x), {tried} FROM ({some})"))
     likely = [pattern for pattern, number in zip(formats, read, strict=True) if number >= NEARLY_ALL * values > 0]
     if any("%z" not in pattern for pattern in likely):
         likely = [pattern for pattern in likely if "%z" not in pattern]
     every = f"SELECT {text} AS x FROM {table}"
     if not likely:
         return _numbers(counts, some, every, column) if kind.is_text else []
-    values, *read = _known(counts(f"SELECT count(x), {', '.join(map(_is_date, likely))} FROM ({every})"))
+    values, *read = _without_null(counts(f"SELECT count(x), {', '.join(map(_is_date, likely))} FROM ({every})"))
     dated = [pair for pair in zip(likely, read, strict=True) if pair[1] >= NEARLY_ALL * values > 0]
     best = max((number for _, number in dated), default=0.0)
     source = name if kind.is_text else f"CAST({name} AS VARCHAR)"
     return [_date(column, source, pattern, number, values) for pattern, number in dated if number == best]
 
 
-def _known(found: Sequence[float | None]) -> list[float]:
+def _without_null(found: Sequence[float | None]) -> list[float]:
     return [0.0 if number is None else number for number in found]
 
 
@@ -111,16 +111,16 @@ def _is_date(pattern: str) -> str:
     return f"count(*) FILTER (WHERE {day} BETWEEN TIMESTAMP '{FIRST}' AND TIMESTAMP '{LAST}'{long_enough})"
 
 
-def _date(name: str, source: str, pattern: str, read: float, values: float) -> Reading:
+def _date(name: str, source: str, pattern: str, read: float, values: float) -> TextReading:
     zone = " AT TIME ZONE 'UTC'" if "%z" in pattern else ""
     moment = f"try_strptime({source}, {quote_text(pattern)}){zone}"
     timed = "%H" in pattern or "%I" in pattern
     kind, how = ("TIMESTAMP", "moments") if timed else ("DATE", "dates")
     using = moment if timed else f"CAST({moment} AS DATE)"
-    return Reading(name, f"{how} by {quote_text(pattern)}", kind, using, read, values)
+    return TextReading(name, f"{how} by {quote_text(pattern)}", kind, using, read, values)
 
 
-def _numbers(counts: Counts, some: str, every: str, column: str) -> list[Reading]:
+def _numbers(counts: Counts, some: str, every: str, column: str) -> list[TextReading]:
     """Returns the reading of texts that are numbers with a fraction, with a point or a comma before it."""
     for how, pattern, thousands, mark in (
         ("numbers with a decimal comma", COMMA, "[.'' ]", ","),
@@ -129,12 +129,12 @@ def _numbers(counts: Counts, some: str, every: str, column: str) -> list[Reading
         fraction = f"regexp_full_match(x, {quote_text(pattern)})"
         number = f"({fraction} OR regexp_full_match(x, '{WHOLE}'))"
         asked = f"SELECT count(x), count(*) FILTER (WHERE {fraction}), count(*) FILTER (WHERE {number}) FROM "
-        values, parts, read = _known(counts(f"{asked}({some})"))
+        values, parts, read = _without_null(counts(f"{asked}({some})"))
         if not values or not parts or read < MOST_OF_THEM * values:
             continue
-        values, parts, read = _known(counts(f"{asked}({every})"))
+        values, parts, read = _without_null(counts(f"{asked}({every})"))
         if read >= MOST_OF_THEM * values:
             plain = f"regexp_replace(trim({quote_identifier(column)}), '{thousands}', '', 'g')"
             plain = f"replace({plain}, ',', '.')" if mark == "," else plain
-            return [Reading(column, how, "DOUBLE", f"TRY_CAST({plain} AS DOUBLE)", read, values)]
+            return [TextReading(column, how, "DOUBLE", f"TRY_CAST({plain} AS DOUBLE)", read, values)]
     return []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,12 +13,13 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 import dpduck
-from dpduck.kernel.worker.functions import FUNCTIONS
+from dpduck.kernel.worker.functions import FUNCTIONS, require_row_local
 from dpduck.language.rows.expressions import sql_of
 from dpduck.language.rows.functions import MAX_GROWTH, check_row_local, check_size
 from dpduck.language.text.dialect import PrivateDuckDB
 from dpduck.store.parse_tree import check_tree
 from dpduck.values.errors import Refusal
+from dpduck.values.functions import is_date_format
 from tests.support.instants import INSTANTS, OF_AN_INSTANT
 
 ARGUMENTS = ("", "a", "a, b", "a, b, c", "a, b, c, d", "'x', a", "a, 'x'", "a, 'x', 'y'", "'month', a, b")
@@ -27,8 +29,8 @@ date_diff date_part date_trunc datediff datetrunc day dayname dayofweek dayofyea
 greatest hour if instr isfinite isinf isnan isodow last_day lcase lcm least left len length ln log log10 log2 lower
 ltrim make_date minute mod month monthname nullif position pow power prefix quarter regexp_extract regexp_full_match
 regexp_matches regexp_replace replace reverse right round rtrim second sign signbit sin split_part sqrt starts_with
-strftime strip_accents strlen strpos substr substring suffix tan trim trunc ucase unicode upper week weekday weekofyear
-xor year
+strftime strip_accents strlen strpos substr substring suffix tan trim trunc try_strptime ucase unicode upper week
+weekday weekofyear xor year
 """
 
 
@@ -225,8 +227,61 @@ def test_one_row_costs_little(text: str, said: str) -> None:
         f"coalesce(a, '') LIKE '%{LONG}%'",
         f"a || ', ' || a || '{LONG}' = a",
         "strftime(day, '%Y-%m') = '2024-01'",
+        "try_strptime(a, '%d.%m.%Y') >= DATE '2024-01-01'",
+        "year(try_strptime(a, '%Y-%m-%dT%H:%M:%SZ')) = 2024",
     ],
 )
 def test_what_analysts_write_costs_little(text: str) -> None:
     """Ordinary patterns and literals are accepted."""
     check_row_local(expression(text))
+
+
+FORMATS = ("%z", "%Y-%m-%d %Z", "%s", "%n", "%j", "%V %G", "%A", "%c", "%x", "%-Y", "%", "%%%", "", "x" * 65, "%d\\0%q")
+
+
+@pytest.mark.parametrize(
+    "text", [*(f"try_strptime(a, '{one}')" for one in FORMATS), "try_strptime(a, b)", "try_strptime(a)",
+             "try_strptime(a, ['%d', '%m'])", "try_strptime(a, '%d' || '')"],
+)  # fmt: skip
+def test_a_format_of_dates_is_a_literal_that_no_text_breaks(text: str) -> None:
+    """Formats with a zone, whose result has another type, are refused, and all others that are not listed."""
+    with pytest.raises(Refusal, match="try_strptime takes a text and a format"):
+        check_row_local(expression(text))
+    with pytest.raises(Refusal, match=r"format of dates|DuckDB reads list_value"):
+        require_row_local(text, frozenset("ab"))
+
+
+def test_strptime_names_the_function_that_does_not_fail() -> None:
+    """strptime raises for a text that is no date. try_strptime gives NULL."""
+    with pytest.raises(Refusal, match=r"accepted: try_strptime\(came, '%d.%m.%Y'\)"):
+        check_row_local(expression("strptime(a, '%d.%m.%Y')"))
+
+
+PIECES = (
+    *("0", "1", "9", "12", "31", "2023", "99", "9999", "-1", "-", "+", " ", ".", "/", ":", "T", "Z", "Jan", "january"),
+    *("PM", "am", "\u00e4", "\0", "%", "00", "60", "24", "123456", "999999999", "1e9", ""),
+)
+SPECIFIERS = (
+    *("%Y", "%y", "%m", "%-m", "%d", "%-d", "%b", "%B", "%H", "%-H", "%I", "%-I", "%M", "%-M", "%S", "%-S", "%f", "%p"),
+    *("%%", ".", "/", "-", " ", "T", "Z", ",", ":", "\u00e4"),
+)
+
+
+def test_no_text_makes_a_listed_format_raise(connection: duckdb.DuckDBPyConnection) -> None:
+    """Random texts and formats give a TIMESTAMP or NULL, the same in every time zone. Many texts are dates."""
+    source, dates = random.Random(7), 0  # noqa: S311
+    for _ in range(150):
+        pattern = "".join(source.choice(SPECIFIERS) for _ in range(source.randint(1, 8)))
+        assert is_date_format(pattern)
+        texts = ["".join(source.choice(PIECES) for _ in range(source.randint(0, 9))) for _ in range(40)]
+        row = connection.execute("SELECT strftime(TIMESTAMP '2024-02-29 23:59:59.123456', ?)", [pattern]).fetchone()
+        texts.append(row[0] if row else "")
+        answers = []
+        for zone in ("UTC", "Asia/Kolkata"):
+            connection.execute(f"SET timezone = '{zone}'")
+            parsed = f"try_strptime(x, '{pattern}')"
+            asked = f"SELECT typeof({parsed}), epoch_us({parsed}) FROM (SELECT unnest($1::VARCHAR[]) AS x)"
+            answers.append(connection.execute(asked, [texts]).fetchall())
+        assert answers[0] == answers[1] and {kind for kind, _ in answers[0]} == {"TIMESTAMP"}
+        dates += sum(moment is not None for _, moment in answers[0])
+    assert dates > 100

@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 
 from dpduck.values.errors import Refusal
-from dpduck.values.functions import ROW_LOCAL_FUNCTIONS
+from dpduck.values.functions import ROW_LOCAL_FUNCTIONS, is_date_format
 
 CLASSES = frozenset(
     ("COLUMN_REF", "CONSTANT", "FUNCTION", "OPERATOR", "COMPARISON", "CONJUNCTION", "CAST", "CASE", "BETWEEN", "TYPE")
@@ -38,8 +38,9 @@ def require_row_local(sql: str, columns: frozenset[str]) -> None:
     for part in dicts(listed):
         if part.get("function_name") in TUPLES and id(part) not in compared:
             raise refusal_of("a tuple that is not compared with tuples")
-        if str(part.get("function_name", "")).startswith("regexp_") and not _whole_characters(part):
-            raise refusal_of("this regular expression")
+        name = str(part.get("function_name", ""))
+        if name.startswith(("regexp_", "try_strptime")) and not _is_safe_pattern(part):
+            raise refusal_of("this regular expression or format of dates")
         if "column_names" in part and (len(part["column_names"]) != 1 or part["column_names"][0] not in columns):
             raise refusal_of("another column")
 
@@ -52,14 +53,15 @@ def _tuples_in_comparison(part: dict[str, Any]) -> list[dict[str, Any]]:
     return beside if all(arg.get("function_name") in TUPLES for arg in beside) else []
 
 
-def _whole_characters(call: dict[str, Any]) -> bool:
-    r"""Tells whether the pattern of a regular expression is a literal without \C, which matches one byte."""
+def _is_safe_pattern(call: dict[str, Any]) -> bool:
+    r"""Tells whether a pattern is a literal without \C, which matches one byte, or a format of dates for any text."""
     # DuckDB 1.5 makes an invalid text of half a character, which becomes NULL once any row has raised
     arguments = call.get("children") or [argument["expression"] for argument in call.get("arguments", ())]
     pattern = arguments[1] if len(arguments) > 1 else {}
     text = pattern.get("value", pattern.get("literal", {}))  # in DuckDB 1.5, in 2.0
     text = text.get("value", text.get("text"))
-    return isinstance(text, str) and "\\C" not in text
+    is_date = call["function_name"] == "try_strptime"
+    return isinstance(text, str) and (is_date_format(text) if is_date else "\\C" not in text)
 
 
 def check_parts(tree: Any, functions: frozenset[str], classes: frozenset[str] = CLASSES) -> None:

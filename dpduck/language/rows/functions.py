@@ -15,7 +15,7 @@ from sqlglot import exp
 from dpduck.language.text.positions import refusal, word_of
 from dpduck.language.text.words import meant
 from dpduck.values.errors import Refusal
-from dpduck.values.functions import ROW_LOCAL_FUNCTIONS
+from dpduck.values.functions import ROW_LOCAL_FUNCTIONS, is_date_format
 
 STRUCTURE: tuple[type[exp.Expr], ...] = (
     exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.Tuple, exp.Var, exp.Interval,
@@ -55,7 +55,7 @@ FUNCTION_NAMES: Mapping[type[exp.Expr], str] = {
 _NAMES = (
     "isfinite isnan isinf even gcd lcm strip_accents prefix suffix contains hour minute second dayofweek isodow "
     "weekday week quarter decade century dayname monthname date_part date_trunc date_diff make_date len strlen "
-    "ltrim rtrim trim log2 log10 ln signbit"
+    "ltrim rtrim trim log2 log10 ln signbit try_strptime"
 )
 """Functions that sqlglot may leave without a class."""
 
@@ -113,6 +113,7 @@ _SPECIFIC: tuple[tuple[type[exp.Expr], str, str], ...] = (
     (exp.CurrentDate, "current_date changes by itself", "a date literal"),
     (exp.CurrentTimestamp, "the current time changes by itself", "a timestamp literal"),
     (exp.Rand, "random() is not deterministic", "a deterministic expression"),
+    (exp.StrToTime, "strptime fails for a text that is no date", "try_strptime(came, '%d.%m.%Y'), else NULL"),
     (exp.Lambda, "a lambda is refused", "an expression over columns"),
     (exp.Distinct, "DISTINCT is refused", "count(*), count(column) and count(*) FILTER (WHERE ..)"),
     (exp.AggFunc, "an aggregate inside a row expression is refused", "aggregates in the select list or HAVING"),
@@ -211,6 +212,8 @@ def check_arguments(node: exp.Expr) -> None:
     if isinstance(node, exp.Anonymous) and _call_name(node) in _SPECIFIED:
         _require_literal(node, node.expressions[0] if node.expressions else None, "the part of a date")
         _check_part(node, node.expressions[0] if node.expressions else None)
+    if isinstance(node, exp.Anonymous) and _call_name(node) == "try_strptime":
+        _check_format(node)
     if isinstance(node, (exp.DateTrunc, exp.TimestampTrunc, exp.DateDiff)):
         _check_part(node, node.args.get("unit"))
     if isinstance(node, exp.Extract):
@@ -240,6 +243,17 @@ def _check_part(node: exp.Expr, part: exp.Expr | None) -> None:
 def _require_literal(node: exp.Expr, part: exp.Expr | None, what: str) -> None:
     if part is not None and not isinstance(part, exp.Literal):
         raise refusal(node, f"{what} is not a literal: it would be read from private rows", "a quoted text")
+
+
+def _check_format(node: exp.Anonymous) -> None:
+    """Refuses a format of dates that is no literal, or for which a text could raise or have a time zone."""
+    pattern = node.expressions[1] if len(node.expressions) == 2 else None
+    if not isinstance(pattern, exp.Literal) or not pattern.is_string or not is_date_format(pattern.name):
+        raise refusal(
+            node,
+            "try_strptime takes a text and a format of dates",
+            "a quoted format of %Y %y %m %d %b %B %H %I %p %M %S %f, as in try_strptime(came, '%d.%m.%Y')",
+        )
 
 
 def _check_escape(node: exp.Escape) -> None:

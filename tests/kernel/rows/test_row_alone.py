@@ -53,6 +53,7 @@ RAISING = (
     "CAST(k AS VARCHAR)", "CAST(d AS VARCHAR)", "CAST(g AS INTEGER)", "CAST(u AS VARCHAR)", "k + v", "d + v", "v + v",
     "ln(e)", "sqrt(e)", "acos(e)", "log(e, f)", "pow(e, f)", "exp(e)", "round(m, 3)", "round(e, {i})", "ceil(f)",
     "upper(s)", "unicode(s)", "strpos(s, 'a')", "concat(s, 'b')", "greatest(b, h)", "nullif(b, h)", "e % f", "b % {i}",
+    "try_strptime(s, '%Y-%m-%d')", "try_strptime(left(s, b), '%H:%M')",
 )  # fmt: skip
 """Expressions that raise, or are odd, for one of the values; {i}: a literal or an integer column."""
 
