@@ -36,10 +36,11 @@ def mcp(database: Path, store: Path | None, principal: str, audit: Path | None) 
     The agent's program starts this command. Set a ceiling first: dpduck principal limit DATABASE NAME --a-day 1%
     """
     with one_line_errors():
-        wire = _claim_wire()
         from dpduck.server.mcp.protocol import require_sdk, serve_streams  # noqa: PLC0415
 
         require_sdk()
+        _require_not_served(database, store)
+        wire = _claim_wire()  # before any other process starts
         service = _open_service(database, store, audit)
         try:
             service.book.find(principal)
@@ -65,6 +66,15 @@ def _claim_wire() -> tuple[TextIO, TextIO]:
     return os.fdopen(given, encoding="utf-8", errors="replace"), os.fdopen(written, "w", encoding="utf-8")
 
 
+def _require_not_served(database: Path, store: Path | None) -> None:
+    from dpduck.server.owner import owner_of_server  # noqa: PLC0415
+
+    served = owner_of_server(store_files(database, store))
+    if served is not None:
+        served.close()
+        raise Refusal(SERVED, accepted=BY_ADDRESS)
+
+
 def _open_service(database: Path, store: Path | None, audit: Path | None) -> Service:
     from dpduck.commands.listening import BESIDE, audit_path  # noqa: PLC0415
     from dpduck.commands.serving import DEFAULT, most_memory  # noqa: PLC0415
@@ -72,12 +82,7 @@ def _open_service(database: Path, store: Path | None, audit: Path | None) -> Ser
     from dpduck.server.gate import open_service  # noqa: PLC0415
     from dpduck.server.idle_vault import Keeping  # noqa: PLC0415
     from dpduck.server.limits import limit_memory  # noqa: PLC0415
-    from dpduck.server.owner import owner_of_server  # noqa: PLC0415
 
-    served = owner_of_server(store_files(database, store))
-    if served is not None:
-        served.close()
-        raise Refusal(SERVED, accepted=BY_ADDRESS)
     log = AuditFile(audit or audit_path(database, store))
     try:
         service = open_service(database, store, log, DEFAULT, keeping=Keeping(memory=most_memory()))
