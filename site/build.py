@@ -33,7 +33,7 @@ SECTIONS = {
     "How-to: tools": (
         "superset", "metabase", "grafana", "power_bi_tableau", "excel", "postgresql", "psycopg", "dbt", "python",
     ),
-    "How-to: ask": ("dpduck_shell", "notebook_use", "adbc", "flight_sql", "shell", "web"),
+    "How-to: ask": ("dpduck_shell", "notebook_use", "adbc", "agents", "flight_sql", "shell", "web"),
     "How-to: run": (
         "parquet_to_folder", "trial", "release", "registry", "monthly", "report", "recipients", "certificates",
         "documents", "prepared", "stores", "engines", "plan_a_budget",

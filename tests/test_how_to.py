@@ -341,7 +341,7 @@ WAREHOUSE = ("metabase", "grafana", "power_bi_tableau", "psycopg")
 
 def test_every_page_is_typed() -> None:
     """No page is forgotten: it has a check here, or a test of its own below."""
-    assert set(PAGES) == {*CHECKS, *WAREHOUSE, "postgresql", "adbc", "how_to"}
+    assert set(PAGES) == {*CHECKS, *WAREHOUSE, "postgresql", "adbc", "agents", "how_to"}
 
 
 @pytest.mark.sampled
@@ -437,3 +437,20 @@ def test_adbc_asks_as_the_page_says(
     assert "cardiology" in capsys.readouterr().out
     with dpduck.connect("clinic.duckdb") as con:
         assert con.execute("SELECT epsilon FROM dp_ledger() WHERE principal = 'alice'").fetchall() == [(0.1,)]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not installed("mcp"), reason="the extra mcp is not installed")
+def test_an_agent_asks_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The owner's commands, the client's block, and both configurations: 0.01 of 0.4 for the day."""
+    monkeypatch.chdir(tmp_path)
+    page, started = Typed(tmp_path), "dpduck.commands.command_line"
+    here = {'command="dpduck", args=[': f'command={sys.executable!r}, args=["-m", "{started}", ', "pip install": "true"}
+    type_page(PAGES["agents"], page, CLONE | here)
+    answer = page.names["answer"]
+    assert [column["name"] for column in answer["data"]["columns"]] == ["sex", "n", "n_stderr"]
+    assert answer["charged"] and answer["per_cent"] == 0.25
+    assert answer["budget"][0]["left_today_percent"] == pytest.approx(9.75)
+    local, remote = (json.loads(text)["mcpServers"]["clinic"] for text in blocks("agents", "json"))
+    assert local["args"] == ["mcp", "clinic.duckdb", "--principal", "agent"] and remote["url"].endswith(":8090/mcp")
+    assert "agent: 2 % of each budget" in page.said[-1]

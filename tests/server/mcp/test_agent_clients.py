@@ -165,7 +165,7 @@ def test_lines_that_are_no_messages(database: Path) -> None:
         process.stdin.write(json.dumps(begin).encode() + b"\n")
         process.stdin.write(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n' + b"\n".join(lines) + b"\n")
         process.stdin.flush()
-        said = []
+        said: list[dict[str, Any]] = []
         while not said or said[-1].get("id") != 99:
             said.append(json.loads(process.stdout.readline()))
         assert said[-1]["result"]["structuredContent"]["budget"]
