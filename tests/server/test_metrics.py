@@ -12,6 +12,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.speed.server_start import vault_of
@@ -198,6 +199,39 @@ def test_a_thousand_connections(site: Site) -> None:
                 stack.enter_context(socket.create_connection(("127.0.0.1", site.port), timeout=30))
         assert eventually(lambda: "ready" in asked(site.port, "/health"), 60)
         assert values(asked(site.port))["dpduck_ready"] == 1
+
+
+def mutated(rng: np.random.Generator, text: bytes) -> bytes:
+    """A request with some bytes changed, cut, doubled or swapped."""
+    found = bytearray(text)
+    for _ in range(rng.integers(1, 4)):
+        at, kind = int(rng.integers(len(found) + 1)), rng.integers(4)
+        if kind == 0:
+            found[at:at] = rng.bytes(int(rng.integers(1, 5)))
+        elif kind == 1:
+            del found[at : at + int(rng.integers(1, 9))]
+        elif kind == 2:
+            found[at : at + 1] = bytes([rng.integers(256)])
+        else:
+            lines = found.split(b"\r\n")
+            lines.insert(int(rng.integers(len(lines))), lines[rng.integers(len(lines))])
+            found = bytearray(b"\r\n".join(lines))
+    return bytes(found)
+
+
+@pytest.mark.parametrize("seconds", [2.0, pytest.param(30.0, marks=pytest.mark.audit)])
+def test_damaged_requests_learn_nothing(site: Site, seconds: float) -> None:
+    """Requests without a whole token get no figure, for some seconds. The listener is there afterwards."""
+    rng, end, times = np.random.default_rng(), time.monotonic() + seconds, 0
+    head = f"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:{site.closed}\r\nAuthorization: Bearer {TOKEN[:-1]}\r\n\r\n"
+    while time.monotonic() < end:
+        request = mutated(rng, head.encode())
+        with suppress(OSError), socket.create_connection(("127.0.0.1", site.closed), timeout=30) as client:
+            client.sendall(request)
+            client.shutdown(socket.SHUT_WR)
+            assert b"dpduck_" not in received(client), request
+            times += 1
+    assert times > 5 and asked(site.closed, "/health").endswith("ready\n")
 
 
 @pytest.mark.parametrize(

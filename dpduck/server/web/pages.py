@@ -137,6 +137,7 @@ class Pages:
             if request.claim.why:
                 self._service.audit.note(None, "turned away", why=request.claim.why)
             if request.claim.malformed:
+                self._principal(request)  # ends a session of an identity, which this request does not state
                 return _message(NO_PRINCIPAL, HTTPStatus.FORBIDDEN)
             if (request.method, request.path) == ("POST", "/login"):
                 return _to("/") if request.claim.identity else self._login(request, pause)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hmac
 import json
+import socket
 import string
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from email.message import Message
@@ -27,7 +30,8 @@ from dpduck.server.web.identity import STRANGER, TrustedProxy, open_proxy
 from dpduck.server.web.requests import REFUSED
 from dpduck.values.errors import DpduckError, Refusal
 from tests.server.served import Served
-from tests.server.web.client import Answer, Browser, listening, sent
+from tests.server.test_metrics import mutated
+from tests.server.web.client import Answer, Browser, listening, received, sent
 from tests.support.clinics import by
 
 SECRET, HEADER = "0123456789abcdef" * 4, "X-Forwarded-Email"
@@ -125,6 +129,11 @@ def test_a_session_is_of_one_identity(site: Site) -> None:
         assert alice.post("/ask", form, Cookie=kept, **told()).status == 303, "it stays ended"
         page = got(site.browser(kept), **later)
         assert shown in page.words and "alice" not in page.words
+    alice = site.browser()
+    got(alice, **told())
+    kept = alice.cookie
+    assert got(alice, **told("alice@example.org,bob@example.org")).status == 403
+    assert got(alice, **told()).status == 200 and alice.cookie != kept, "a malformed identity is another one, too"
     bob = site.browser()
     bob.login(site.served.tokens["bob"])
     kept = bob.cookie
@@ -471,6 +480,24 @@ def test_random_headers_name_nobody(tmp_path: Path, seed: int) -> None:
         else:
             assert claim == STRANGER or claim.why
     assert named > 100, "right ones are among them"
+
+
+@pytest.mark.parametrize("seconds", [2.0, pytest.param(30.0, marks=pytest.mark.audit)])
+def test_damaged_requests_log_nobody_in(site: Site, seconds: float) -> None:
+    """Requests on the wire near a right one, but for the last letter of the secret: no session for some seconds."""
+    rng, end, times = np.random.default_rng(), time.monotonic() + seconds, 0
+    host = f"127.0.0.1:{site.port}"
+    lines = [f"Host: {host}", f"{HEADER}: {MAIL['alice']}", f"{identity.SECRET_HEADER}: {SECRET[:-1]}", "Cookie: a=b"]
+    head = "\r\n".join(["GET / HTTP/1.1", *lines, "", ""]).encode()
+    while time.monotonic() < end:
+        request = mutated(rng, head)
+        with suppress(OSError), socket.create_connection(("127.0.0.1", site.port), timeout=30) as client:
+            client.sendall(request)
+            client.shutdown(socket.SHUT_WR)
+            answer = received(client)
+            assert b"Set-Cookie" not in answer and INSIDE.encode() not in answer.partition(b"<main")[2], request
+            times += 1
+    assert times > 5 and LOGIN in got(site.browser()).words
 
 
 @pytest.mark.parametrize(
