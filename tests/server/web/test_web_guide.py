@@ -54,4 +54,4 @@ def test_the_guide_names_what_is_there() -> None:
     for name in re.findall(r"\]\((pictures/\w+\.png)\)", GUIDE):
         assert (root / "docs" / name).is_file(), name
     options = {option for parameter in serve.params for option in parameter.opts}
-    assert set(re.findall(r"(?<!-)--[a-z][\w-]+", GUIDE)) - {"--share"} <= options
+    assert set(re.findall(r"(?<!-)--[a-z][\w-]+", GUIDE)) - {"--share", "--identity"} <= options
