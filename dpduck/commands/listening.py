@@ -88,7 +88,9 @@ def listen(
     """
     path = audit or audit_path(database, store)
     log = AuditFile(path)
-    quack = None if listening.quack is None else QuackListener(listening.quack, log, limits, listening.in_the_clear)
+    quack = None
+    if listening.quack is not None:
+        quack = QuackListener(listening.quack, log, limits, listening.in_the_clear, listening.tls)
     _require_addresses(listening)
     try:
         prepare = None if quack is None else quack.prepare
@@ -109,7 +111,7 @@ def listen(
         sessions |= _open_others(listening, service, limits, closing, ended)
         figures = FigureReader(service, store_files(database, store).store, sessions)
         _open_metrics(listening, figures, closing, ended)
-        _say_what_is_served(service, path)
+        _say_what_is_served(service, path, "" if quack is None else quack.source)
         _keep_on(service, figures, ended, again)
     finally:
         _end(service, closing)
@@ -195,11 +197,14 @@ def _proxy(listening: Listening) -> TrustedProxy | None:
     return open_proxy(proxied.header, proxied.addresses, proxied.secret)
 
 
-def _say_what_is_served(service: Service, path: Path) -> None:
+def _say_what_is_served(service: Service, path: Path, source: str) -> None:
+    """Prints who may ask, where the log is, and which views are left out. source: the line about Quack's extension."""
     names = [principal.name for principal in service.book.all()]
     shown = ", ".join(names) if names else "nobody yet: dpduck principal add DATABASE NAME prints a token"
     click.echo(f"principals: {shown}")
     click.echo(f"audit log: {path}")
+    if source:
+        click.echo(source)
     for view in service.gate.left_out():
         click.echo(f"left out, for want of memory: {view}")
     sys.stdout.flush()

@@ -48,7 +48,7 @@ BESIDE_VAULT = 8 << 30
 @click.option("--identity-secret", type=FILE, help="The secret that the proxy sends as X-Dpduck-Proxy-Secret.")
 @click.option("--web-title", default="", help="What the page is about and whose it is: everybody sees it at log-in.")
 @click.option(
-    "--tls-certificate", type=FILE, help="Of Flight SQL and the page: the certificate with its chain, in PEM."
+    "--tls-certificate", type=FILE, help="Of Flight SQL, the page, and Quack of DuckDB 2.0: the certificate in PEM."
 )
 @click.option("--metrics", is_flag=False, flag_value="127.0.0.1:9464", help="/metrics and /health for the owner.")
 @click.option("--metrics-token", type=FILE, help="A file with the token that /metrics wants.")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dpduck.engines.tables import EngineTables
 from dpduck.language.rows.facts import Policy
-from dpduck.language.rows.relation import RowReading, relation_of
+from dpduck.language.rows.relation import RowReading, relation_of, require_no_engine
 from dpduck.language.rows.sql import compile_rows
 from dpduck.language.rows.tree import of_relation
 from dpduck.language.statements.parse import parse_statement
@@ -85,6 +85,7 @@ class AboutTables:
             catalog = Catalog(cursor, self.policies)
             table = catalog.resolve(written)
             if table is None or catalog.is_view(table):
+                require_no_engine(written, catalog)
                 accepted = meant_or(written.table, catalog.known_names(), "a table that has one")
                 raise Refusal(f"{str(written)!r} has no privacy policy", accepted=accepted)
             policy = catalog.policy(table)
@@ -205,6 +206,7 @@ class AboutTables:
         if table is None and name in views and (in_store or place in ([], ["main"])):
             return _of_view(views[name], catalog)
         if table is None:
+            require_no_engine(written, catalog)
             accepted = meant_or(written.table, [*catalog.known_names(), *views.values()], "a name of dp_columns()")
             raise Refusal(f"there is no table {str(written)!r}", accepted=accepted)
         return list(_columns(table, catalog))

@@ -124,21 +124,20 @@ def attach_spark(
 ) -> list[str]:
     """Attaches tables of a Spark Connect server to a database that dpduck is loaded on. Returns their full names.
 
-    engine: an address (sc://host:15002/;use_ssl=true) or a session. tables: schema.table in the engine, which becomes
+    engine: an address (sc://host:15002/;use_ssl=true), for which a new session is opened, or a session. A session
+    may not see tables that another one made. tables: schema.table in the engine, which becomes
     name.schema.table here. The engine counts their rows. buckets: the number of tasks of a count. The default follows
     EXPECT ROWS.
     """
     from dpduck.database.functions import database_of  # noqa: PLC0415
-    from dpduck.engines.listener import require_listener  # noqa: PLC0415
     from dpduck.engines.spark import SparkEngine, open_session  # noqa: PLC0415
 
     loaded = database_of(connection)
     if loaded is None:
         raise Refusal("dpduck is not loaded on this connection", accepted="dpduck.load(con) first")
-    if isinstance(engine, str):
-        require_listener(engine)
-    session = open_session(engine) if isinstance(engine, str) else engine
-    return loaded.engines.attach(name, SparkEngine(session), tables, buckets)
+    at = engine if isinstance(engine, str) else ""
+    session = open_session(at) if at else engine
+    return loaded.engines.attach(name, SparkEngine(session, at), tables, buckets)
 
 
 def attach_known(connection: duckdb.DuckDBPyConnection, named: str) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dpduck.engines.listener import plain_address, require_answer, require_listener
 from dpduck.engines.pieces import OTHERS, PIECE, packing, rows_name
 from dpduck.engines.task import PIECES, task_of
 from dpduck.kernel.places.orders import ALIKE, BUCKET, GROUPS, PARTIAL, TABLE, Order, Sent, column_name
@@ -75,25 +76,33 @@ class Packed:
 
 
 def open_session(address: str) -> Any:
-    """Opens a session of a Spark Connect server."""
+    """Opens a session of a Spark Connect server. Refuses an address where none answers, within ten seconds."""
+    require_listener(address)
     main = sys.modules["__main__"]
     if not hasattr(main, "__file__"):  # as in python -c: pyspark would take this for its doctests and exit
         main.__file__ = ""
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415  # an extra, which the core does without
+        from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415
     except ImportError:
         raise Refusal("there is no client of Spark Connect", accepted="pip install '.[engines]'") from None
     try:
-        return SparkSession.builder.remote(address).create()
+        channel = DefaultChannelBuilder(address).toChannel()
     except Exception:  # its error may hold a token
+        raise Refusal("this is no address of an engine", accepted="sc://host:15002/;use_ssl=true;token=..") from None
+    require_answer(address, channel)
+    try:
+        return SparkSession.builder.remote(address).create()
+    except Exception:
         raise Refusal("the engine does not answer", accepted="sc://host:15002/;use_ssl=true;token=..") from None
 
 
 class SparkEngine:
     """Engine behind a session of Spark Connect."""
 
-    def __init__(self, session: Any) -> None:
-        self._session = session
+    def __init__(self, session: Any, address: str = "") -> None:
+        """address: where the session was opened, "" for a session object."""
+        self._session, self._at = session, f" at {plain_address(address)}" if address else ""
 
     def describe(self, there: str) -> TableDescription:
         """Returns the description of a table. Refuses views, filtered tables and types that Arrow would change."""
@@ -104,8 +113,11 @@ class SparkEngine:
             facts = self._facts(there)
             fields = self._session.table(there).schema.fields
         except Exception:
-            accepted = f"{ACCEPTED}; or the session that made it"
-            raise Refusal(f"the engine shows no table {there} to this session", accepted=accepted) from None
+            raise Refusal(
+                f"the engine{self._at} has no table {there} in this session: a session may not see tables that another "
+                "session made",
+                accepted=f"attach_spark(con, session, ..) with the session that made it, or {ACCEPTED}",
+            ) from None
         if kind.isTemporary or kind.tableType not in ("MANAGED", "EXTERNAL") or "view text" in facts:
             raise Refusal(f"{there} is a {str(kind.tableType).lower()}, not a table", accepted=ACCEPTED)
         if any(word in name for name in facts for word in _NOT_ALL_ROWS):

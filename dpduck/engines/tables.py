@@ -24,7 +24,7 @@ from dpduck.language.text.names import TableName, require_plain_names
 from dpduck.store.cursors import OpenCursor
 from dpduck.store.policies import PolicyStore, table_from_sql
 from dpduck.values.errors import Refusal
-from dpduck.values.quoting import quote_identifier
+from dpduck.values.quoting import quote_identifier, quote_text
 from dpduck.values.sqltypes import sql_type
 
 ROWS_OF_BUCKET = 1_000_000
@@ -90,9 +90,8 @@ class EngineTables:
         self, cursor: duckdb.DuckDBPyConnection, table: TableName, name: str, there: str, described: TableDescription
     ) -> None:
         schema = f"{quote_identifier(name)}.{quote_identifier(table.parts[1])}"
-        columns = ", ".join(f"{quote_identifier(column)} {type_name}" for column, type_name in described.columns)
         cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-        cursor.execute(f"CREATE TABLE {table.sql} ({columns})")
+        cursor.execute(_stand_in_sql(table, name, described.columns))
         cursor.execute(f"DELETE FROM {self._records} WHERE table_name = ?", [table.sql])
         row = [table.sql, name, there, described.identity]
         cursor.execute(f"INSERT INTO {self._records} VALUES (?, ?, ?, ?)", row)
@@ -229,6 +228,20 @@ def _require_one_type(places: Iterable[TablePlace]) -> None:
     kinds = {"BIGINT" if sql_type(type_name).is_integer else type_name for type_name in types}
     if len(kinds) > 1:
         raise Refusal("the tables' units are of different types", accepted="units of one type")
+
+
+def _stand_in_sql(table: TableName, name: str, columns: Columns) -> str:
+    """Returns the statement that makes a stand-in: a view with a table's columns. Queries of its rows fail.
+
+    DESCRIBE and prepared statements read no rows, so they do not fail.
+    """
+    said = (
+        f"{table} lies in the engine {name!r}, and its rows are not read here; accepted: "
+        f"FROM dp($$ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) FROM {table} $$)"
+    )
+    listed = ", ".join(f"CAST(said AS {type_name}) AS {quote_identifier(column)}" for column, type_name in columns)
+    told = f"SELECT error({quote_text(said)}) AS said FROM range(1)"
+    return f"CREATE VIEW {table.sql} AS SELECT {listed} FROM ({told}) WHERE said IS NULL"
 
 
 def public_table(

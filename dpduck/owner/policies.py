@@ -9,7 +9,7 @@ from dpduck.kernel.ledger.budgets import require_change
 from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.ledger.shares import Reservation
 from dpduck.language.rows.facts import CatalogColumn, Policy
-from dpduck.language.rows.relation import comparable, require_key, require_plain_unit
+from dpduck.language.rows.relation import comparable, require_key, require_no_engine, require_plain_unit
 from dpduck.language.statements.kinds import (
     AlterPolicy,
     CreatePolicy,
@@ -361,6 +361,7 @@ def resolve_owner_table(catalog: Catalog, written: TableName) -> TableName:
     """Returns the table that an owner names. Refuses a view or a file."""
     table = catalog.resolve(written)
     if table is None:
+        require_no_engine(written, catalog)
         accepted = meant_or(written.table, catalog.table_names(), "an existing table")
         if fold(written.table) in FILES:
             accepted = f"CREATE TABLE {written.parts[-2]} AS FROM '{written}', and that name"

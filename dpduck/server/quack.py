@@ -18,8 +18,8 @@ from duckdb.func import SPECIAL
 from duckdb.sqltypes import BOOLEAN, VARCHAR
 
 from dpduck.database.macros import raising_sql
-from dpduck.publish.extensions import load_extension
-from dpduck.server import LOOPBACK, is_taken
+from dpduck.publish.extensions import CORE_ALONE, load_extension
+from dpduck.server import LOOPBACK, Tls, is_taken
 from dpduck.server.audit import Audit
 from dpduck.server.gate import UNEXPECTED, Gate
 from dpduck.server.limits import Limits
@@ -31,9 +31,13 @@ from dpduck.values.quoting import quote_text
 
 AUTHENTICATE, AUTHORIZE = "dpduck_authenticate", "dpduck_authorize"
 EXTENSIONS = ("httpfs", "quack")
+OF_1_5 = duckdb.__version__.startswith("1.")
+"""Whether Quack is that of DuckDB 1.5, which serves without TLS alone, and has a protocol of its own."""
+
+_FROM = " FROM core_nightly" if OF_1_5 else ""
 INSTALL = (
-    "pip install '.[server]' in dpduck's folder, which puts DuckDB 1.5.5 in the place of this one: "
-    "what a newer one wrote is then not read"
+    f"python -c \"import duckdb; duckdb.execute('INSTALL httpfs; INSTALL quack{_FROM}')\", which downloads them, or "
+    "pip install '.[server]' in dpduck's folder, which puts DuckDB 1.5.5 in the place of this one"
 )
 PORT = 9494
 _PATIENCE = 60.0
@@ -48,15 +52,22 @@ _HEAD, _TAIL = b"\x01\x00\x0b\x02\x00\x20", b"\x03\x00" + b"\xff" * 9 + b"\x01" 
 class QuackListener:
     """Listener of one public database over Quack. `prepare` is called before its settings are locked, `open` after."""
 
-    def __init__(self, address: str, audit: Audit, limits: Limits, in_the_clear: bool = False) -> None:
-        """in_the_clear: whether clients on other machines may send tokens without TLS."""
+    def __init__(
+        self, address: str, audit: Audit, limits: Limits, in_the_clear: bool = False, tls: Tls | None = None
+    ) -> None:
+        """in_the_clear: whether clients on other machines may send tokens without TLS.
+
+        tls: for clients on other machines, where DuckDB can serve it, which is 2.0 or newer.
+        """
         parts = _ADDRESS.fullmatch(address)
         if parts is None:
             raise Refusal(f"{address[:200]!r} is no address", accepted="quack:localhost:9494")
         self.address = address
         self._at = parts["host"].strip("[]"), int(parts["port"] or PORT)
         self._local = parts["host"].lower() in LOOPBACK
-        if not self._local and not in_the_clear:
+        self._tls = None if self._local or OF_1_5 else tls
+        self.source = ""
+        if not self._local and not in_the_clear and self._tls is None:
             raise Refusal(
                 "tokens would travel in the clear: Quack listens without TLS",
                 accepted="quack:localhost:PORT behind a proxy that speaks TLS (docs/shell.md), or --in-the-clear",
@@ -69,9 +80,13 @@ class QuackListener:
         self._public: PublicDatabase | None = None
 
     def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Loads the extension, and makes Quack call the gate for every connection and every statement."""
-        for name in EXTENSIONS:
-            load_extension(connection, name, INSTALL)
+        """Loads the extension, and makes Quack call the gate for every connection and every statement.
+
+        Sets `source`, a line that says which extension it is.
+        """
+        connection.execute(CORE_ALONE)
+        places = {name: load_extension(connection, name, INSTALL) for name in EXTENSIONS}
+        self.source = f"Quack of DuckDB {duckdb.__version__}, from {places['quack']}"
         for name, function, arguments, result in (
             (AUTHENTICATE, self._authenticate, 3, BOOLEAN),
             (AUTHORIZE, self._authorize, 2, VARCHAR),
@@ -89,7 +104,7 @@ class QuackListener:
         self._gate, self._public = gate, public
         if is_taken(*self._at):
             raise StoreError(f"{self.address} is listened on already; accepted: a free port of this machine")
-        options = "" if self._local else ", allow_other_hostname := true, disable_ssl := true"
+        options = serving_options(self._local, self._tls)
         with public.cursor() as cursor:
             token = quote_text(secrets.token_hex(32))
             try:
@@ -112,8 +127,13 @@ class QuackListener:
                 cursor.execute(f"CALL quack_stop({quote_text(self.address)})").fetchall()
 
     def _end_forgotten(self) -> None:
-        """Ends forgotten connections with the message that clients send, since Quack has no function for this."""
+        """Ends forgotten connections with the message that clients send, since Quack has no function for this.
+
+        Quack of DuckDB 2.0 has another message, so there they stay open. Their statements are refused.
+        """
         while (session := self._forgotten.get()) is not None:
+            if not OF_1_5:
+                continue
             with suppress(OSError, http.client.HTTPException, ValueError):
                 server = http.client.HTTPConnection(*self._at, timeout=_PATIENCE)
                 with closing(server):
@@ -150,6 +170,19 @@ class QuackListener:
             return raising_sql(str(error))
         except Exception:
             return raising_sql(UNEXPECTED)
+
+
+def serving_options(is_local: bool, tls: Tls | None) -> str:
+    """Returns the arguments of quack_serve that follow the address and the token.
+
+    DuckDB 2.0 would make itself a certificate that no client can check, unless it gets one or is told to do without.
+    """
+    if is_local:
+        return ""
+    if tls is None:
+        return ", allow_other_hostname := true, disable_ssl := true"
+    files = f"ssl_cert_file := {quote_text(str(tls.certificate))}, ssl_key_file := {quote_text(str(tls.key))}"
+    return f", allow_other_hostname := true, {files}"
 
 
 def _stands_for_rows(text: str) -> bool:

@@ -12,12 +12,13 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import duckdb
 
 from dpduck.kernel.columns.conditions import where_sql
+from dpduck.kernel.rows.reader import TABLES
 from dpduck.language.rows.facts import CatalogColumn, Image, ImageInput, Policy, PrivateTable, RequestRows
 from dpduck.language.select.request import Key
 from dpduck.language.text.names import TableName
 from dpduck.store.attached import Databases, Looked, Still, look_up_fact
 from dpduck.store.cursors import Caller
-from dpduck.store.policies import PolicyStore, with_budget
+from dpduck.store.policies import PolicyStore, table_from_sql, with_budget
 from dpduck.store.sandbox import Sandbox
 from dpduck.store.stored import require_stored
 from dpduck.store.terms import PolicyTerms
@@ -141,13 +142,14 @@ class Catalog:
 
     def _list(self, names: str) -> None:
         rows = self._cursor.execute(
-            "SELECT database_name, schema_name, table_name, sql FROM duckdb_tables() "
-            f"WHERE lower(table_name) IN ({names}) UNION ALL "
             "SELECT database_name, schema_name, view_name, NULL FROM duckdb_views() "
-            f"WHERE lower(view_name) IN ({names})"
+            f"WHERE lower(view_name) IN ({names}) UNION ALL "
+            f"SELECT database_name, schema_name, table_name, sql FROM {TABLES} WHERE lower(table_name) IN ({names})"
         ).fetchall()
         for *parts, sql in rows:
-            self._tables.setdefault(fold(parts[2]), {})[tuple(map(fold, parts))] = (TableName(tuple(parts)), sql)
+            listed, place = self._tables.setdefault(fold(parts[2]), {}), tuple(map(fold, parts))
+            if sql is not None or place not in listed:  # a stand-in is listed as a table, and as the view that it is
+                listed[place] = TableName(tuple(parts)), sql
         keys = self._cursor.execute(
             "SELECT database_name, schema_name, table_name, list(constraint_column_names ORDER BY constraint_type, "
             f"constraint_index) FROM duckdb_constraints() WHERE lower(table_name) IN ({names}) "
@@ -175,6 +177,16 @@ class Catalog:
         table = None if match is None else self._policies.known_as(match[0])
         return table if table is None or self._caller is None or self._caller.owner else self._require_permission(table)
 
+    def engine_of(self, name: TableName) -> str | None:
+        tables = {fold(TableName((*place, name.table)).sql) for place in self._places(name)}
+        store = quote_identifier(self._policies.shadows.store)
+        rows = self._cursor.execute(f"SELECT table_name, engine FROM {store}.dpduck.engine_tables").fetchall()
+        for recorded, engine in rows:
+            may_ask = self._caller is None or self._caller.may_ask(str(table_from_sql(recorded)))
+            if fold(str(recorded)) in tables and may_ask:
+                return str(engine)
+        return None
+
     def _require_permission(self, table: TableName) -> TableName | None:
         """Returns the table, or None if principals know no such table. Refuses other principals' tables."""
         if self._caller is not None and table in self._in_force:
@@ -194,7 +206,7 @@ class Catalog:
     @_memoise
     def table_names(self) -> tuple[str, ...]:
         rows = self._cursor.execute(
-            "SELECT DISTINCT table_name FROM duckdb_tables() WHERE NOT internal AND schema_name <> 'dpduck' ORDER BY 1"
+            f"SELECT DISTINCT table_name FROM {TABLES} WHERE schema_name <> 'dpduck' ORDER BY 1"
         ).fetchall()
         return tuple(row[0] for row in rows)
 

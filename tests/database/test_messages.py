@@ -219,6 +219,6 @@ def test_an_engine_that_is_not_there_is_refused_at_once() -> None:
         given_back.bind(("127.0.0.1", 0))
         port = given_back.getsockname()[1]
     require_listener("sc://..no name:1")  # the client's own failure says what is wrong with it
-    with dpduck.connect() as con, pytest.raises(Refusal, match="nothing listens at the engine's address") as caught:
+    with dpduck.connect() as con, pytest.raises(Refusal, match="nothing listens at sc:") as caught:
         dpduck.attach_spark(con, f"sc://127.0.0.1:{port}/;token=secret", name="lake", tables=["db.flights"])
     assert "secret" not in str(caught.value) and "sc://127.0.0.1" in str(caught.value)

@@ -125,9 +125,15 @@ def drop(cursor: duckdb.DuckDBPyConnection, table: str) -> None:
 
 
 STAND_INS = "dpduck_twins"
-"""Name of a schema in each database with the stand-ins of an engine's tables: empty local tables with their columns."""
+"""Name of a schema in each database with the stand-ins of an engine's tables: views with their columns, and no rows."""
 
 _MARKED = f"SELECT lower(database_name) FROM duckdb_schemas() WHERE schema_name = '{STAND_INS}'"
+
+TABLES = (
+    "(SELECT database_name, schema_name, table_name, sql FROM duckdb_tables() UNION ALL "
+    f"SELECT database_name, schema_name, view_name, '' FROM duckdb_views() WHERE lower(database_name) IN ({_MARKED}))"
+)
+"""Relation with every table and its definition. The stand-in of an engine's table is one, with an empty definition."""
 
 
 def _require_rows(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:

@@ -54,6 +54,9 @@ class PublicFacts(Protocol):
     def resolve(self, name: TableName) -> TableName | None:
         """Returns the three-part name of a table or view, None if there is no such table."""
 
+    def engine_of(self, name: TableName) -> str | None:
+        """Returns the engine that a missing table lies in, by the store's records of tables that were attached once."""
+
     def known_names(self) -> tuple[str, ...]:
         """Lists the table names that the asking user may know: tables with a policy, and public tables."""
 

@@ -115,11 +115,23 @@ def meant(name: TableName, facts: PublicFacts) -> str:
     return f"{match} (did you mean that?), or " if match and unlike and len(name.parts) == 1 else ""
 
 
+def require_no_engine(name: TableName, facts: PublicFacts) -> None:
+    """Refuses a missing table that lies in an engine, and says how the engine is attached."""
+    engine = facts.engine_of(name)
+    if engine is not None:
+        raise Refusal(
+            f"{name} lies in the engine {engine!r}, which is not attached",
+            accepted=f"--engine {engine}=sc://host:15002 of dpduck sql and dpduck serve, or "
+            f"dpduck.attach_spark(con, 'sc://host:15002', name={engine!r}, tables=[..])",
+        )
+
+
 def read_private_table(node: exp.Table, reading: RowReading) -> PrivateRelation:
     """Reads a table with a policy. Refuses other tables."""
     facts, name = reading.facts, table_name(node)
     resolved = facts.resolve(name)
     if resolved is None:
+        require_no_engine(name, facts)
         raise refusal(node, f"there is no table {str(name)!r}", meant(name, facts) + KNOWN_TABLE)
     policy = facts.policy(resolved)
     if policy is None:
