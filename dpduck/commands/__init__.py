@@ -10,6 +10,13 @@ DATABASE = click.argument("database", type=click.Path(dir_okay=False, exists=Tru
 STORE = click.option(
     "--store", type=click.Path(dir_okay=False, path_type=Path), help="The store, if not beside DATABASE."
 )
+ENGINE = click.option(
+    "--engine",
+    "engines",
+    multiple=True,
+    metavar="NAME=ADDRESS",
+    help="An engine with tables, as in lake=sc://HOST:PORT.",
+)
 FORMAT = click.option(
     "--format", "shape", type=click.Choice(["box", "csv", "json"]), default="box", help="How the answer is printed."
 )

@@ -83,20 +83,27 @@ def closing_owner(files: StoreFiles) -> Iterator[Owner | None]:
 
 
 @contextmanager
-def answers(database: Path, store: Path | None, *, lists: bool = False) -> Iterator[Ask]:
+def answers(database: Path, store: Path | None, *, lists: bool = False, engines: Sequence[str] = ()) -> Iterator[Ask]:
     """Yields a function that asks dp functions as the owner, through the server if one serves the store.
 
     Each answer replaces the last one. lists: whether only functions of LISTS are asked, which need no full database.
+    engines: those that are attached first.
     """
-    with one_line_errors(), OwnerSession(database, store, lists=lists) as session:
+    with one_line_errors(), OwnerSession(database, store, lists=lists, engines=engines) as session:
         yield session.ask
 
 
 def answer(
-    database: Path, store: Path | None, function: str, argument: str | None, shape: str, narrow: Sequence[str] = ()
+    database: Path,
+    store: Path | None,
+    function: str,
+    argument: str | None,
+    shape: str,
+    narrow: Sequence[str] = (),
+    engines: Sequence[str] = (),
 ) -> None:
     """Prints the answer of a dp function to the owner. narrow: SQL of the columns that a printed box shows."""
-    with answers(database, store, lists=function in LISTS) as ask:
+    with answers(database, store, lists=function in LISTS, engines=engines) as ask:
         print_relation(ask(function, argument), shape, narrow)
 
 
@@ -116,9 +123,9 @@ def answer_budget(database: Path, store: Path | None, forecast: str | None, shap
         print_relation(ask("dp_budget", None).project(then), shape, (*BUDGET, *more))
 
 
-def run_statement(database: Path, store: Path | None, text: str, shape: str) -> None:
+def run_statement(database: Path, store: Path | None, text: str, shape: str, engines: Sequence[str] = ()) -> None:
     """Runs a statement of dp(..), or a query over released tables and dp functions, and prints its rows."""
-    with one_line_errors(), OwnerSession(database, store) as session:
+    with one_line_errors(), OwnerSession(database, store, engines=engines) as session:
         print_answer(session, text, shape)
 
 
@@ -141,7 +148,7 @@ def _say_threshold(ask: Ask, text: str) -> None:
         click.echo(textwrap.fill(f"no group passed the threshold: {note}", WIDTH, subsequent_indent="  "), err=True)
 
 
-def foretell(database: Path, store: Path | None, text: str, shape: str) -> None:
+def foretell(database: Path, store: Path | None, text: str, shape: str, engines: Sequence[str] = ()) -> None:
     """Prints what a statement would cost, or which paid answers an ALTER would take away. Nothing is done."""
     from dpduck.language.statements.kinds import AlterPolicy  # noqa: PLC0415 - listings start without a parser
     from dpduck.language.statements.parse import parse_statement  # noqa: PLC0415
@@ -149,14 +156,14 @@ def foretell(database: Path, store: Path | None, text: str, shape: str) -> None:
     with one_line_errors():
         is_change = isinstance(parse_statement(text), AlterPolicy)
     if is_change or shape != "box":
-        answer(database, store, "dp_explain", text, shape, EFFECTS if is_change else ())
+        answer(database, store, "dp_explain", text, shape, EFFECTS if is_change else (), engines)
     else:
-        explain_in_words(database, store, text)
+        explain_in_words(database, store, text, engines)
 
 
-def explain_in_words(database: Path, store: Path | None, statement: str) -> None:
+def explain_in_words(database: Path, store: Path | None, statement: str, engines: Sequence[str] = ()) -> None:
     """Prints the errors of a statement's answers, its chosen strategy, its price and its time."""
-    with answers(database, store) as ask:
+    with answers(database, store, engines=engines) as ask:
         print_explanation(ask, statement)
 
 
@@ -185,9 +192,11 @@ def _in_words(seconds: float | None) -> str:
     return f"{'under a second' if seconds < 1 else f'about {seconds:.0f} s'}, plus the time to read the rows"
 
 
-def check_table(database: Path, store: Path | None, table: str, statement: str | None, shape: str) -> None:
+def check_table(
+    database: Path, store: Path | None, table: str, statement: str | None, shape: str, engines: Sequence[str] = ()
+) -> None:
     """Prints the findings of dp_check. In a box, each finding has its own lines, and effects of bounds are a table."""
-    with answers(database, store) as ask:
+    with answers(database, store, engines=engines) as ask:
         findings = ask("dp_check", json.dumps([table, statement]))
         if shape != "box":
             print_relation(findings, shape)

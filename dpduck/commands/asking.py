@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from dpduck.commands import DATABASE, FORMAT, STORE
+from dpduck.commands import DATABASE, ENGINE, FORMAT, STORE
 from dpduck.commands.errors import one_line_errors
 
 QUESTIONS = click.Group()
@@ -29,7 +29,10 @@ BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
 @STORE
 @FORMAT
 @click.option("--dry-run", is_flag=True, help="Only say what it costs, or which paid answers an ALTER takes away.")
-def sql(database: Path, statement: str, store: Path | None, shape: str, dry_run: bool) -> None:
+@ENGINE
+def sql(
+    database: Path, statement: str, store: Path | None, shape: str, dry_run: bool, engines: tuple[str, ...]
+) -> None:
     """Run one statement of dp(): a question, a policy, a view. Or read: FROM dp_columns('visits'), FROM private.v.
 
     STATEMENT is the text, or - for standard input: dpduck sql clinic.duckdb - < policy.sql
@@ -38,9 +41,9 @@ def sql(database: Path, statement: str, store: Path | None, shape: str, dry_run:
 
     text = sys.stdin.read().removeprefix(BYTE_ORDER_MARK) if statement == "-" else statement
     if dry_run:
-        foretell(database, store, text, shape)
+        foretell(database, store, text, shape, engines)
     else:
-        run_statement(database, store, text, shape)
+        run_statement(database, store, text, shape, engines)
 
 
 @QUESTIONS.command(context_settings=COMMENTED)
@@ -49,14 +52,17 @@ def sql(database: Path, statement: str, store: Path | None, shape: str, dry_run:
 @STORE
 @FORMAT
 @click.option("--all", "everything", is_flag=True, help="All strategies with all columns, as dp_explain has them.")
-def explain(database: Path, statement: str, store: Path | None, shape: str, everything: bool) -> None:
+@ENGINE
+def explain(
+    database: Path, statement: str, store: Path | None, shape: str, everything: bool, engines: tuple[str, ...]
+) -> None:
     """Say how far a statement's answers will be off, what helps, and what they cost. Spends nothing."""
     from dpduck.commands.answering import answer, explain_in_words  # noqa: PLC0415
 
     if everything or shape != "box":
-        answer(database, store, "dp_explain", statement, shape)
+        answer(database, store, "dp_explain", statement, shape, engines=engines)
     else:
-        explain_in_words(database, store, statement)
+        explain_in_words(database, store, statement, engines)
 
 
 @QUESTIONS.command()
@@ -77,14 +83,17 @@ def budget(database: Path, store: Path | None, shape: str, forecast: str | None)
 @click.argument("statement", required=False)
 @STORE
 @FORMAT
-def check(database: Path, table: str, statement: str | None, store: Path | None, shape: str) -> None:
+@ENGINE
+def check(
+    database: Path, table: str, statement: str | None, store: Path | None, shape: str, engines: tuple[str, ...]
+) -> None:
     """Show what the answers about TABLE leave out, exactly: for its owner's eyes only.
 
     With a STATEMENT over TABLE, also show what each bound on rows or norms leaves out of the answers, and their error.
     """
     from dpduck.commands.answering import check_table  # noqa: PLC0415
 
-    check_table(database, store, table, statement, shape)
+    check_table(database, store, table, statement, shape, engines)
 
 
 @QUESTIONS.command()

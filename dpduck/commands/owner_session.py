@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ import duckdb
 
 from dpduck.commands.errors import one_line
 from dpduck.commands.reading import FunctionQuery, missing_of, reading
-from dpduck.database.connection import connect, open_for_lists
+from dpduck.database.connection import attach_known, connect, open_for_lists
 from dpduck.database.functions import OWNER
 from dpduck.database.functions import answer as answer_sql
 from dpduck.database.macros import MACROS
@@ -50,8 +50,12 @@ class OwnerSession:
     After the server has ended, the next statement finds another server or opens the files.
     """
 
-    def __init__(self, database: Path, store: Path | None, *, lists: bool = False) -> None:
-        """lists: whether only dp_budget and dp_ledger are asked, which need no full database."""
+    def __init__(self, database: Path, store: Path | None, *, lists: bool = False, engines: Sequence[str] = ()) -> None:
+        """lists: whether only dp_budget and dp_ledger are asked, which need no full database.
+
+        engines: each a name and an address, as lake=sc://host:15002. A server has those that it was started with.
+        """
+        self._engines = tuple(engines)
         self._database, self._store, self._lists = database, store, lists
         self._files = store_files(database, store)
         self._open = ExitStack()
@@ -213,6 +217,8 @@ class OwnerSession:
         if self._connection is not None:
             return self._connection
         owner = self._find_server()
+        if owner is not None and self._engines:
+            raise Refusal("a server counts for this store", accepted="dpduck serve .. --engine, and no --engine here")
         if owner is not None:
             self._open.callback(owner.close)
             self._connection = self._open.enter_context(duckdb.connect())
@@ -221,6 +227,8 @@ class OwnerSession:
         else:
             self._connection = self._open.enter_context(connect(self._database, self._store))
             self._started = find_database(self._connection)
+            for named in self._engines:
+                attach_known(self._connection, named)
         return self._connection
 
     @contextmanager

@@ -6,13 +6,15 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
 import dpduck
+from dpduck.commands.command_line import main
 from dpduck.engines import listener
 from dpduck.engines.listener import plain_address
 from dpduck.engines.spark import SparkEngine, open_session
@@ -113,7 +115,7 @@ def test_a_query_of_a_stand_in_says_what_it_is(lake: Lake) -> None:
     assert len(lake.dp(ASK.format("plain"))) == 2
 
 
-def test_a_table_of_an_engine_that_is_not_attached(lake: Lake, tmp_path: Any) -> None:
+def test_a_table_of_an_engine_that_is_not_attached(lake: Lake, tmp_path: Path) -> None:
     """In a new process the store knows the table. Statements, checks and policies say how to attach the engine."""
     database = tmp_path / "clinic.duckdb"
     there = lake.server.put("later", ROWS)
@@ -136,3 +138,28 @@ def test_a_table_of_an_engine_that_is_not_attached(lake: Lake, tmp_path: Any) ->
 def test_an_address_is_told_without_what_follows_it() -> None:
     assert plain_address("sc://host:15002/;use_ssl=true;token=t") == "sc://host:15002"
     assert plain_address("sc://host") == plain_address("sc://host/") == "sc://host"
+
+
+@pytest.mark.slow
+def test_the_command_line_attaches_an_engine(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """dpduck sql, explain and check take --engine. Without it they name the option."""
+    if not server.address:
+        pytest.skip("this engine has no address")
+    monkeypatch.setattr("dpduck.engines.tables.probe_engine", lambda engine, workers: engine)
+    monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path / "state"))
+    database = tmp_path / "clinic.duckdb"
+    there = server.put("typed", ROWS)
+    with dpduck.connect(database) as con:
+        dpduck.attach_spark(con, server.session, name="lake", tables=[there], buckets=1)
+        con.execute("FROM dp(?)", [POLICY.format("typed")])
+    named, asked = f"lake={server.address}", ASK.format("typed")
+    for words in (("sql", asked), ("sql", asked, "--dry-run"), ("explain", asked), ("check", "lake.db.typed")):
+        command, *rest = words
+        without = CliRunner().invoke(main, [command, str(database), *rest])
+        assert without.exit_code == 1 and "--engine lake=sc://host:15002 of dpduck sql" in without.output
+        ran = CliRunner().invoke(main, [command, str(database), *rest, "--engine", named])
+        assert ran.exit_code == 0, ran.output
+    again = CliRunner().invoke(main, ["sql", str(database), asked, "--engine", named, "--format", "csv"])
+    assert len(again.output.splitlines()) == 3
+    wrong = CliRunner().invoke(main, ["sql", str(database), asked, "--engine", "lake"])
+    assert wrong.exit_code == 1 and "accepted: --engine lake=sc://host:15002" in wrong.output
