@@ -116,7 +116,7 @@ class SparkEngine:
             raise Refusal(
                 f"the engine{self._at} has no table {there} in this session: a session may not see tables that another "
                 "session made",
-                accepted=f"attach_spark(con, session, ..) with the session that made it, or {ACCEPTED}",
+                accepted=f"{ACCEPTED}, or attach_spark(con, session, ..) with the session that made it",
             ) from None
         if kind.isTemporary or kind.tableType not in ("MANAGED", "EXTERNAL") or "view text" in facts:
             raise Refusal(f"{there} is a {str(kind.tableType).lower()}, not a table", accepted=ACCEPTED)

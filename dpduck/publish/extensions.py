@@ -16,7 +16,7 @@ CORE_ALONE = "SET GLOBAL allow_community_extensions = false"
 
 def extension_file(name: str, accepted: str) -> Path:
     """Returns the extension's file in the package duckdb-extension-<name>. accepted: how to install it."""
-    file = _packaged(name)
+    file = _package_file(name)
     if file is None:
         raise Refusal(f"DuckDB {duckdb.__version__} has no extension {name} here", accepted=accepted)
     return file
@@ -27,7 +27,7 @@ def load_extension(connection: duckdb.DuckDBPyConnection, name: str, accepted: s
 
     Returns where it comes from. accepted: how to install it.
     """
-    file = _packaged(name)
+    file = _package_file(name)
     if file is not None:
         connection.execute(f"LOAD {quote_text(str(file))}")
         return f"the package duckdb-extension-{name.replace('_', '-')}"
@@ -48,7 +48,7 @@ def load_extension(connection: duckdb.DuckDBPyConnection, name: str, accepted: s
     return "DuckDB itself" if path in (None, "", "(BUILT-IN)") else f"DuckDB's own folder {folder}"
 
 
-def _packaged(name: str) -> Path | None:
+def _package_file(name: str) -> Path | None:
     spec = find_spec(f"duckdb_extension_{name}")
     for place in [] if spec is None else list(spec.submodule_search_locations or ()):
         file = Path(place) / "extensions" / f"v{duckdb.__version__}" / f"{name}.duckdb_extension"

@@ -290,6 +290,11 @@ class Catalog:
         """Tells whether the table is declared public. False for a view, which could read anything."""
         if not self._policies.is_public(table) or self.is_view(table):
             return False
+        if self.definition(table) == "" and self.engine_of(table) is not None:
+            raise Refusal(
+                f"{table} is an engine's table, and cannot be read as a public table",
+                accepted="a public copy in DuckDB",
+            )
         self.require_stored(table)
         return True
 

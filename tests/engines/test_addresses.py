@@ -87,7 +87,8 @@ def test_another_session_may_not_see_a_table(server: Server) -> None:
                 SparkEngine(session, f"{address}/;token=secret").describe(there)
             assert str(caught.value).startswith(
                 f"the engine at {address} has no table {there} in this session: a session may not see tables that "
-                "another session made; accepted: attach_spark(con, session, ..) with the session that made it"
+                "another session made; accepted: a table with rows of its own (MANAGED or EXTERNAL), named as "
+                "schema.table, or attach_spark(con, session, ..) with the session that made it"
             )
         assert SparkEngine(server.session).describe(there).columns == (("unit", "BIGINT"), ("kind", "BIGINT"))
     finally:

@@ -25,7 +25,7 @@ def installed(name: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> duckdb.
     monkeypatch.setenv("HOME", str(home))
     with duckdb.connect() as con:
         con.execute(f"INSTALL '{file}'")
-    monkeypatch.setattr(extensions, "_packaged", lambda _name: None)
+    monkeypatch.setattr(extensions, "_package_file", lambda _name: None)
     return duckdb.connect()
 
 
@@ -48,7 +48,7 @@ def test_what_duckdb_installed_is_taken_else(tmp_path: Path, monkeypatch: pytest
 
 
 def test_what_is_built_in_needs_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extensions, "_packaged", lambda _name: None)
+    monkeypatch.setattr(extensions, "_package_file", lambda _name: None)
     with duckdb.connect() as con:
         assert load_extension(con, "parquet", "") == "DuckDB itself"
 
@@ -56,7 +56,7 @@ def test_what_is_built_in_needs_no_file(monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_is_nowhere_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line, with what installs it. A file that DuckDB did not sign is refused alike."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(extensions, "_packaged", lambda _name: None)
+    monkeypatch.setattr(extensions, "_package_file", lambda _name: None)
     with duckdb.connect() as con, pytest.raises(Refusal, match=r"has no extension quack here; accepted: INSTALL quack"):
         load_extension(con, "quack", "INSTALL quack")
 

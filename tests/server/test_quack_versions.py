@@ -49,7 +49,7 @@ def test_what_quack_is_told(is_local: bool, tls: Tls | None, options: str) -> No
 
 def test_without_quack_the_message_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("dpduck.publish.extensions._packaged", lambda _name: None)
+    monkeypatch.setattr("dpduck.publish.extensions._package_file", lambda _name: None)
     with duckdb.connect() as con, pytest.raises(Refusal, match=r"INSTALL httpfs; INSTALL quack") as caught:
         QuackListener("quack:localhost:9494", NoAudit(), Limits()).prepare(con)
     assert ("FROM core_nightly" in str(caught.value)) == duckdb.__version__.startswith("1.")
