@@ -50,8 +50,8 @@ RATCHETS = {
     house.STORED_FUNCTIONS: Ratchet(89, slack=10),
     house.STORED_MODULES: Ratchet(20, slack=3),
     # Sizes have a little room, so that a sentence more in a docstring is no failure.
-    house.READING_ALL: Ratchet(15_930, slack=300, room=100),
-    house.READING_LIVE: Ratchet(11_960, slack=300, room=100),
+    house.READING_ALL: Ratchet(15_980, slack=300, room=100),
+    house.READING_LIVE: Ratchet(11_980, slack=300, room=100),
     house.TIER_1_LINES: Ratchet(2_415, slack=100, room=30),
     house.PRODUCT: Ratchet(87_000, slack=5_500, room=100),  # with documents, trials, totals, shells, agents, dbt
     house.FUNCTIONS: Ratchet(710, slack=40, room=110),

@@ -17,8 +17,7 @@ from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold, quote_identifier
 
 RESERVED = "dpduck_"
-"""Prefix of columns that dpduck adds. Prepared tables, and tables with numbered rows, have no such column of their own.
-"""
+"""Prefix of columns that dpduck adds. Prepared tables, and tables with numbered rows, have no such column else."""
 
 CHANGED = "a policy, a key or a public table changed meanwhile"
 

@@ -26,8 +26,7 @@ VECTOR, MOST_BYTES = 2048, 64 << 20
 """Number of rows that DuckDB computes at a time, and bytes at which text_batches ends a batch."""
 
 SMALL_BUFFER = "SET streaming_buffer_size = '1KB'"
-"""Setting of a cursor. DuckDB computes ahead until a buffer is full, but ignores bytes of texts. So it once held 6 GB.
-"""
+"""Setting of a cursor. DuckDB computes ahead until a buffer is full, but ignores bytes of texts: it held 6 GB once."""
 
 HASHED_JOINS = "SET prefer_range_joins = false"
 """Setting of a cursor. DuckDB prefers range joins to hash joins, but range joins may raise or crash."""
