@@ -117,12 +117,15 @@ class ReleasedTables:
 
     def is_query(self, text: str) -> bool:
         """Tells whether a text is one query: SELECT, FROM, WITH, VALUES, PIVOT, SUMMARIZE or DESCRIBE."""
+        text = text.strip().rstrip(";")
         try:
             statements = self._connection.extract_statements(text)
+            kinds = [statement.type for statement in statements]
+            if kinds == [duckdb.StatementType.MULTI]:  # in 2.0 whatever has a PIVOT without IN, CREATE and COPY too
+                return len(self._connection.extract_statements(f"FROM (\n{text}\n)")) == 1
         except duckdb.Error:
             return False
-        kinds = [statement.type for statement in statements]
-        expanded = all(not statement.query for statement in statements)  # a PIVOT without IN creates a type first
+        expanded = all(not statement.query for statement in statements)  # in 1.5 such a PIVOT creates a type first
         return kinds[-1:] == [duckdb.StatementType.SELECT] and (len(kinds) == 1 or expanded)
 
     def run(self, text: str) -> duckdb.DuckDBPyRelation:
