@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -97,8 +98,9 @@ def test_the_container_is_pinned_and_not_root(tmp_path: Path) -> None:
     assert all(re.search(r":3\.\d+-slim\b", words) for kind, words in found if kind == "FROM")
     installs = [one for kind, words in found if kind == "RUN" for one in words.split("&&") if "pip install" in one]
     assert installs and all("--require-hashes" in one or "--no-index" in one for one in installs)
-    for lock in re.findall(r"/source/(\S+\.lock)", " ".join(installs)):
-        assert (ROOT / lock).is_file(), lock
+    copied = [word for kind, words in found[:last] if kind == "COPY" for word in words.split()[:-1]]
+    for lock in re.findall(r"-r (\S+\.lock)", " ".join(installs)):
+        assert (ROOT / lock).is_file() and lock in copied, lock
     (user,) = [words for kind, words in final if kind == "USER"]
     assert user.isdigit() and int(user) > 0
     (health,) = [words for kind, words in final if kind == "HEALTHCHECK"]
@@ -131,6 +133,29 @@ def test_what_a_server_needs_is_pinned() -> None:
     named = {re.split(r"[=<>~!]", one)[0] for extra in ("server", "report") for one in extras[extra]}
     assert set(runtime) | named <= set(server)
     assert server == {name: development[name] for name in server}
+
+
+@pytest.mark.slow
+def test_what_is_copied_makes_the_wheel(tmp_path: Path) -> None:
+    """The files that the first stage copies are enough for its own command, and its wheel has every module."""
+    source, wheels = tmp_path / "source", tmp_path / "wheels"
+    for kind, words in steps():
+        *names, target = words.split()
+        for name in names if kind == "COPY" and "--from" not in words else ():
+            place = source / target / (Path(name).name if target.endswith("/") and (ROOT / name).is_file() else "")
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, place, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / name, place)
+    (made,) = [one for kind, words in steps() if kind == "RUN" for one in words.split("&&") if "hatchling" in one]
+    command = [sys.executable, *shlex.split(made)[1:]]
+    command[command.index("-d") + 1] = str(wheels)
+    subprocess.run(command, cwd=source, check=True, capture_output=True, timeout=600)
+    (wheel,) = wheels.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name for name in archive.namelist() if name.endswith(".py")}
+    assert held == {str(path.relative_to(ROOT)) for path in (ROOT / "dpduck").rglob("*.py")}
 
 
 def builder() -> str | None:
