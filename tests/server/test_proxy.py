@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import duckdb
@@ -30,13 +31,16 @@ pytestmark = [
 
 
 @contextmanager
-def proxied(folder: Path, quack: int, flight: int, page: int, secure_page: int) -> Iterator[tuple[int, int]]:
+def proxied(
+    folder: Path, quack: int, flight: int, page: int, secure_page: int, agents: int
+) -> Iterator[tuple[int, int]]:
     """The ports of the proxy. The file of the docs, but for its ports, its patience and its certificate's place."""
     public, private = certificate(folder)
     ports = free_port(), free_port()
     text = CONFIGURATION.read_text(encoding="utf-8")
     for old, new in (
         ("8443 ssl", f"{secure_page} ssl"), ("127.0.0.1:8080", f"127.0.0.1:{page}"),
+        ("127.0.0.1:8090", f"127.0.0.1:{agents}"),
         ("9443 ssl", f"{ports[0]} ssl"), ("32443 ssl", f"{ports[1]} ssl"), ("127.0.0.1:9494", f"127.0.0.1:{quack}"),
         ("127.0.0.1:32010", f"127.0.0.1:{flight}"), ("/etc/dpduck/certificate.pem", str(public)),
         ("/etc/dpduck/key.pem", str(private)), ("client_body_timeout     10s", "client_body_timeout     1s"),
@@ -77,16 +81,28 @@ def test_the_proxy_of_the_docs(tmp_path: Path, own_state: Path) -> None:
     database = make_clinic(tmp_path)
     tokens, flight, page, secure_page = add_principals(database), free_port(), free_port(), free_port()
     origin = f"https://localhost:{secure_page}"
+    agents = free_port()
     words = "--flight-sql", f"localhost:{flight}", "--web", f"127.0.0.1:{page}", "--web-origin", origin
+    words = *words, *(("--mcp", f"127.0.0.1:{agents}") if find_spec("mcp") else ())
     with serving(database, *words) as server:
         quack = int(server.address.rpartition(":")[2])
-        with proxied(tmp_path, quack, flight, page, secure_page) as (secure_quack, secure_flight):
+        with proxied(tmp_path, quack, flight, page, secure_page, agents) as (secure_quack, secure_flight):
             public = tmp_path / "certificate.pem"
+            assert eventually(
+                lambda: all(listens(port) for port in (page, *([agents] if "--mcp" in words else []))), 60
+            )
             form = f"token={tokens['bob']}"
             head = f"POST /login HTTP/1.1\r\nHost: localhost:{secure_page}\r\nOrigin: {origin}\r\nConnection: close\r\n"
             kind = f"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {len(form)}\r\n\r\n"
             entered = sent(secure_page, public, f"{head}{kind}{form}".encode())
             assert b" 303 " in entered and b"; Secure" in entered and b"__Host-dpduck" in entered
+            listing = '{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}'
+            head = f"POST /mcp HTTP/1.1\r\nHost: localhost:{secure_page}\r\nAuthorization: Bearer {tokens['bob']}\r\n"
+            kind = "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
+            asked_by_agent = f"{head}{kind}Connection: close\r\nContent-Length: {len(listing)}\r\n\r\n{listing}"
+            if "--mcp" in words:
+                listed = sent(secure_page, public, asked_by_agent.encode())
+                assert b" 200 " in listed and b"no-store" in listed
             with duckdb.connect() as client:
                 for name in EXTENSIONS:
                     load_extension(client, name, "")

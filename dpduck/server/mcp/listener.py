@@ -1,6 +1,6 @@
 """Listener of agents: MCP over streamable HTTP, at /mcp. Each request has a principal's token, and none has a session.
 
-A request that is no POST of one JSON object to /mcp, of a host of this listener, gets the same answer, whatever else it
+A request that is no POST of one JSON object to /mcp, of a host of this listener, gets a fixed answer, whatever else it
 is. So do a token in the address, several tokens, and a page of another origin. Nobody's request is quoted.
 """
 
@@ -62,6 +62,9 @@ class AgentGateway:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
         if scope["type"] != "http":
+            return
+        if scope["method"] in ("GET", "DELETE") and scope["raw_path"] == PATH.encode():
+            await _send(send, 405)  # as MCP says of a server without streams and sessions
             return
         token = token_of(scope, self._hosts)
         if token is None:
@@ -176,6 +179,7 @@ _ALWAYS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosnif
 _SAID = {
     400: b"This is no request for agents.",
     401: b"No such token.",
+    405: b"POST alone.",
     429: b"Too many requests at once.",
 }
 
@@ -186,6 +190,8 @@ async def _send(send: Send, status: int) -> None:
     headers = [(b"content-type", b"text/plain"), (b"content-length", str(len(body)).encode()), *_ALWAYS]
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
+    if status == 405:
+        headers.append((b"allow", b"POST"))
     headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

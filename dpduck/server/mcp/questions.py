@@ -15,7 +15,7 @@ from typing import Any
 from dpduck.server.bare_statements import QUERIES, first_word, read_bare
 from dpduck.server.clients.desk import Desk, PageAnswer, PageStatement, Priced, Prices, is_charged
 from dpduck.server.mcp.error_bars import plain_select, with_errors
-from dpduck.server.mcp.results import MOST_ROWS, Json, json_value, one_line, records_of, rows_of
+from dpduck.server.mcp.results import IS_DATA, MOST_ROWS, Json, json_value, one_line, records_of, rows_of
 from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal
 from dpduck.values.quoting import fold, quote_text
 
@@ -82,6 +82,7 @@ def price_of(desk: Desk, sql: str) -> Json:
     known = None if priced.is_free else _answer_from_releases(desk, priced)
     why = STORED if priced.is_free else KNOWN if known is not None else ""
     return {
+        "data_note": IS_DATA,
         "charged": False,
         "free": bool(why),
         **({"why": why} if why else {}),

@@ -14,6 +14,7 @@ from dpduck.server.limits import never
 from dpduck.server.mcp.protocol import run_tool
 from tests.server.mcp.client import Agent
 from tests.server.served import CANARY, Served, catalog
+from tests.server.statement_lists import statements
 from tests.server.test_attacks import ATTACKS, CLOTHES, DISGUISES, FORBIDDEN, HONEST, INSIDE
 
 TOOLS = ("ask", "known", "price")
@@ -109,6 +110,19 @@ def test_no_question_reaches_a_table_of_others(served: Served) -> None:
         result, refused = called(served, who, "ask", sql=f"{clause} {inside.replace('THING', name)}", anew=True)
         assert refused, (inside, result)
     assert served.spent() == before
+
+
+def test_no_file_is_read_or_written(served: Served) -> None:
+    """What would reach private rows from inside a DuckDB is refused by every tool. A refusal may say the path again."""
+    place = served.database.with_name("copy.duckdb")
+    principal = served.service.book.find("alice")
+    before = sorted(served.database.parent.iterdir())
+    for text in statements("public_reads.sql"):
+        sql = text.format(file=place, folder=f"{place.parent}/.")
+        for tool in TOOLS:
+            result, refused = run_tool(served.service, lambda _: principal, None, tool, {"sql": sql}, never)
+            assert refused and CANARY not in str(result) and UNEXPECTED not in str(result), (tool, sql, result)
+    assert sorted(served.database.parent.iterdir()) == before
 
 
 OWNERS = (

@@ -42,8 +42,8 @@ def agent(tmp_path_factory: pytest.TempPathFactory, state_directory: Path) -> It
             f"DOMAIN {named} IN ({labels}))"
         )
         clinic.dp(
-            f'CREATE PRIVATE VIEW {VIEW} OPTIONS (epsilon = 1) AS SELECT {named}, count(*) AS "{ORDER} n" FROM notes '
-            f"GROUP BY {named}"
+            f"CREATE PRIVATE VIEW {VIEW} OPTIONS (epsilon = 1, title = '{ORDER}', description = '{ORDER}!') AS "
+            f'SELECT {named}, count(*) AS "{ORDER} n" FROM notes GROUP BY {named}'
         )
     token = PrincipalBook(SecretsFile.open(database.with_name("clinic_private_secrets"), create=False)).add("ada")
     service = open_service(database, None, NoAudit(), Limits(seconds=600.0), vault=LocalVault(database))
