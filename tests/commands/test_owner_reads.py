@@ -208,6 +208,8 @@ def test_released_tables_are_all_there_is(clinic: Path) -> None:
     tables = ReleasedTables(clinic.with_name("clinic_private.duckdb"), "FROM ages")
     listed = "SELECT view_name FROM duckdb_views() WHERE NOT internal"
     assert tables.run(listed).fetchall() == [("ages",)]
+    stores = "SELECT readonly FROM duckdb_databases() WHERE path IS NOT NULL"
+    assert tables.run(stores).fetchall() == [(True,)]
     for text in ("FROM read_text('/etc/hostname')", f"ATTACH '{os.devnull}' AS x", "SET threads = 1"):
         with pytest.raises(duckdb.Error):
             tables.run(text)
