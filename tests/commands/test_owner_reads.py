@@ -104,6 +104,7 @@ def test_queries_say_the_same_alone_and_served(clinic: Path) -> None:
     assert rows("ledger", clinic) == before
 
 
+@pytest.mark.slow
 def test_nothing_else_is_read_or_written(clinic: Path, tmp_path: Path) -> None:
     """Private rows, files, the network and settings: refused in one line, alone and served, and nothing changes."""
     file = tmp_path / "files" / "words.csv"

@@ -21,14 +21,16 @@ SLOW = """
 import signal, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from dpduck.mechanisms.synthetic import mwem
-made = mwem._fit_parts
+made, begun = mwem._fit_parts, []
 def slowly(*arguments, **named):
-    print("fitting now", flush=True)
-    time.sleep(20)
+    if not begun:
+        begun.append(True)
+        print("fitting now", flush=True)
+        time.sleep(300)
     return made(*arguments, **named)
 mwem._fit_parts = slowly
 """
-"""Makes a round of synthetic data slow, and tells when it begins."""
+"""Makes the first round of synthetic data slow, and tells when it begins."""
 
 
 def test_history_completion_and_several_lines(clinic: Path) -> None:
@@ -81,6 +83,7 @@ def test_ctrl_c_at_the_prompt_and_in_a_query(clinic: Path) -> None:
         assert shell.leave() == 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_statement_says_what_stays_charged(clinic: Path) -> None:
     """The line names the charge. The same statement goes on for it. Nothing of an unfinished table is there."""
     made = (
