@@ -28,7 +28,9 @@ SECTIONS = {
         "first_counts", "whose_data", "sums_and_averages", "budget", "cubes", "publishing", "start", "tour", "glossary",
     ),
     "How-to": ("how_to", "coming_from"),
-    "How-to: policies": ("policy_register", "policy_web_logs", "policy_shop", "forgot_a_column", "choosing"),
+    "How-to: policies": (
+        "policy_register", "policy_web_logs", "policy_shop", "table_shapes", "forgot_a_column", "choosing",
+    ),
     "How-to: questions": ("top_20", "difference", "year_on_year", "rare_groups", "public_totals", "budget_ran_out"),
     "How-to: tools": (
         "superset", "metabase", "grafana", "power_bi_tableau", "excel", "postgresql", "psycopg", "dbt", "python",
@@ -36,7 +38,7 @@ SECTIONS = {
     "How-to: ask": ("dpduck_shell", "notebook_use", "adbc", "agents", "flight_sql", "shell", "web"),
     "How-to: run": (
         "parquet_to_folder", "trial", "release", "registry", "monthly", "report", "recipients", "certificates",
-        "documents", "prepared", "stores", "engines", "plan_a_budget",
+        "documents", "prepared", "stores", "engines", "plan_a_budget", "run_a_server",
     ),
     "Reference": (
         "sql", "reference", "aggregates", "strategies", "summaries", "sparse_queries", "synthetic_data", "known",

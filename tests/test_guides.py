@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -86,15 +85,6 @@ def test_what_was_suggested_is_a_policy(tmp_path: Path, monkeypatch: pytest.Monk
         con.execute("CREATE TABLE trips AS SELECT i // 3 AS rider_id, i % 90 / 1.5 AS fare FROM range(9000) AS r(i)")
     type_all(SUGGESTED, tmp_path)
     assert "CLAMP fare BETWEEN" in (tmp_path / "suggested.sql").read_text(encoding="utf-8")
-
-
-def test_texts_are_converted_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The SELECT of docs/start.md makes dates and numbers of texts, and NULL of texts that are no number."""
-    monkeypatch.chdir(tmp_path)
-    (select,) = re.findall(r"`(SELECT \* REPLACE .*?)`", START)
-    rows = "VALUES ('31.12.2025', '17.5'), ('01.01.2026', 'N')"
-    duckdb.execute(f"COPY (SELECT * FROM ({rows}) AS t(day, fare)) TO 'export.parquet'")
-    assert duckdb.sql(select).fetchall() == [(date(2025, 12, 31), 17.5), (date(2026, 1, 1), None)]
 
 
 @pytest.mark.slow

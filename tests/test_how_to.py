@@ -303,6 +303,16 @@ def check_parquet_to_folder(page: Typed) -> None:
         assert con.execute("SELECT count(*) FROM dp_ledger() WHERE rho > 0").fetchall() == [(1,)]
 
 
+def check_table_shapes(page: Typed) -> None:
+    """The draft names both files' formats, and suggests what the page makes. Prices average 45 (far: FAR)."""
+    assert "2 files became one table." in page.said[0] and "The column became DATE." in page.said[0]
+    draft = " ".join(page.said[0].replace("\n    --", " ").split())
+    assert "address.city AS address_city" in draft and "unnest(drugs) AS drugs FROM visits;" in draft
+    cities = re.findall(r"(Ulm|Bern)\W+([0-9.]+)", page.said[-1])
+    assert {name for name, _ in cities} == {"Ulm", "Bern"}
+    assert all(abs(float(price) - 45) < FAR / 5 for _, price in cities)
+
+
 def check_run_a_server(page: Typed) -> None:
     """The unit's own command serves, is ready, gives figures to the token, and goes on in a new log after SIGHUP."""
     metrics, web, log = free_port(), free_port(), page.folder / "audit.jsonl"
