@@ -75,6 +75,22 @@ def sent(port: int, public: Path, data: bytes) -> bytes:
         return secured.recv(65_536)
 
 
+def login_request(port: int, token: str) -> bytes:
+    """Sends the form of the page's log-in."""
+    form, host = f"token={token}", f"localhost:{port}"
+    head = f"POST /login HTTP/1.1\r\nHost: {host}\r\nOrigin: https://{host}\r\nConnection: close\r\n"
+    kind = f"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {len(form)}\r\n\r\n"
+    return f"{head}{kind}{form}".encode()
+
+
+def agent_request(port: int, token: str) -> bytes:
+    """Asks for the tools of agents."""
+    body = '{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}'
+    head = f"POST /mcp HTTP/1.1\r\nHost: localhost:{port}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n"
+    kind = "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
+    return f"{head}{kind}Content-Length: {len(body)}\r\n\r\n{body}".encode()
+
+
 @pytest.mark.slow
 def test_the_proxy_of_the_docs(tmp_path: Path, own_state: Path) -> None:
     """Both protocols and the page over TLS. A body that is too large or too slow goes no further than the proxy."""
@@ -88,20 +104,12 @@ def test_the_proxy_of_the_docs(tmp_path: Path, own_state: Path) -> None:
         quack = int(server.address.rpartition(":")[2])
         with proxied(tmp_path, quack, flight, page, secure_page, agents) as (secure_quack, secure_flight):
             public = tmp_path / "certificate.pem"
-            assert eventually(
-                lambda: all(listens(port) for port in (page, *([agents] if "--mcp" in words else []))), 60
-            )
-            form = f"token={tokens['bob']}"
-            head = f"POST /login HTTP/1.1\r\nHost: localhost:{secure_page}\r\nOrigin: {origin}\r\nConnection: close\r\n"
-            kind = f"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {len(form)}\r\n\r\n"
-            entered = sent(secure_page, public, f"{head}{kind}{form}".encode())
+            behind = [page, *([agents] if "--mcp" in words else [])]
+            assert eventually(lambda: all(map(listens, behind)), 60)
+            entered = sent(secure_page, public, login_request(secure_page, tokens["bob"]))
             assert b" 303 " in entered and b"; Secure" in entered and b"__Host-dpduck" in entered
-            listing = '{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}'
-            head = f"POST /mcp HTTP/1.1\r\nHost: localhost:{secure_page}\r\nAuthorization: Bearer {tokens['bob']}\r\n"
-            kind = "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
-            asked_by_agent = f"{head}{kind}Connection: close\r\nContent-Length: {len(listing)}\r\n\r\n{listing}"
             if "--mcp" in words:
-                listed = sent(secure_page, public, asked_by_agent.encode())
+                listed = sent(secure_page, public, agent_request(secure_page, tokens["bob"]))
                 assert b" 200 " in listed and b"no-store" in listed
             with duckdb.connect() as client:
                 for name in EXTENSIONS:
