@@ -236,7 +236,9 @@ class _Walk:
             return node
         listing = syntax.CATALOG_TABLES.get((schema, name))
         if not catalog and listing is not None:
-            return self._replace_table(node, LISTING, listing, node["alias"] or node["table_name"], node)
+            alias = node["alias"] or node["table_name"]
+            listed = self._replace_table(node, LISTING, listing, alias, node)
+            return self._with_asked(listing, alias, listed) if listing in syntax.ASKED else listed
         if catalog or schema not in ("", "main", PRIVATE):
             path = ".".join(part for part in (catalog, schema, name) if part)
             if {catalog, schema} & _NOBODY_S:
@@ -307,7 +309,7 @@ class _Walk:
             if called and called not in syntax.CONSTANT_FUNCTIONS:
                 raise _refusal(f"an argument of {name} is computed", "texts and numbers, and lists of them")
         parameters, action = MACROS[name]
-        mark = f"{_REWRITTEN}{secrets.token_hex(16)}"
+        mark = _new_mark()
         if not parameters:
             if children:
                 raise _refusal(f"{name} takes no argument", f"FROM {name}()")
@@ -328,12 +330,26 @@ class _Walk:
         self.rewritten_tables.append(f"{database}.{table}")
         return self.syntax.table(database, "main", table, alias, columns.get("column_name_alias") or [])
 
+    def _with_asked(self, listing: str, alias: str, listed: Tree) -> Tree:
+        """Adds tables that one may ask about to a view of the catalog. They come from a call of dp_columns."""
+        call = Call("dp_columns", MACROS["dp_columns"][1], None, _new_mark())
+        self.calls.append(call)
+        self.rewritten_tables.append(f"{ANSWERS}.{call.mark}")
+        self.sources += 2
+        both = f"FROM {LISTING}.main.{listing} UNION ALL BY NAME {syntax.ASKED[listing].format(call.mark)}"
+        source: Tree = self.syntax.tree(f"FROM ({both}) AS listed")["from_table"]
+        return source | {"alias": alias, "column_name_alias": listed["column_name_alias"]}
+
     def _count(self, depth: int) -> None:
         self.nodes += 1
         if depth > DEEPEST_NODE:
             raise Refusal("the statement is nested too deeply", accepted=f"at most {DEEPEST_NODE} levels")
         if self.nodes > MOST_NODES:
             raise Refusal("the statement is too large", accepted=f"at most {MOST_NODES} parts")
+
+
+def _new_mark() -> str:
+    return f"{_REWRITTEN}{secrets.token_hex(16)}"
 
 
 def _names_itself(node: Tree) -> bool:

@@ -237,6 +237,20 @@ CATALOG_TABLES = {
     **{("information_schema", name): f"information_{name}" for name in ("schemata", "tables", "columns")},
 }
 
+_NOT_LISTED = "FROM answers.main.{} WHERE kind <> 'private view'"
+ASKED = {
+    "information_tables": (
+        "SELECT 'main' AS table_schema, table_name, upper(kind) AS table_type, 'NO' AS is_insertable_into, "
+        f"'NO' AS is_typed, kind AS TABLE_COMMENT {_NOT_LISTED} GROUP BY table_name, kind"
+    ),
+    "information_columns": (
+        "SELECT 'main' AS table_schema, table_name, column_name, 'YES' AS is_nullable, data_type, CAST("
+        f"row_number() OVER (PARTITION BY table_name) AS INTEGER) AS ordinal_position {_NOT_LISTED}"
+    ),
+}
+"""Views of the catalog to which tables are added that one may ask about and join, from dp_columns. They are in no
+catalog. duckdb_tables() is without them, since clients make tables of their own from it that they read whole."""
+
 EXPRESSIONS = frozenset(
     ("COLUMN_REF", "CONSTANT", "FUNCTION", "WINDOW", "OPERATOR", "COMPARISON", "CONJUNCTION", "CAST", "CASE", "BETWEEN",
      "STAR", "SUBQUERY", "POSITIONAL_REFERENCE", "LAMBDA", "COLLATE", "TYPE")

@@ -118,3 +118,5 @@ CREATE PRIVATE VIEW bare_one OPTIONS (epsilon = 0.01) AS SELECT sex, count(*) AS
 CREATE OR REPLACE PRIVATE VIEW bare_one OPTIONS (epsilon = 0.01) AS SELECT sex, count(*) AS n FROM visits GROUP BY sex
 DROP PRIVATE VIEW bare_one -- PRIVATE VIEW
 SELECT 'SELECT WITH DIFFERENTIAL_PRIVACY', $$ ALTER PRIVACY POLICY $$ FROM ages
+SELECT c.table_name, count(*) FROM information_schema.columns AS c JOIN information_schema.tables AS t USING (table_name) GROUP BY ALL
+SELECT column_names FROM (SELECT list(column_name) AS column_names FROM information_schema.columns WHERE table_name = 'visits')

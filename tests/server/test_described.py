@@ -28,6 +28,37 @@ def test_columns_are_listed_without_a_value(served: Served) -> None:
     assert served.spent() == before
 
 
+def test_the_catalog_lists_what_one_may_read_and_ask(served: Served) -> None:
+    """information_schema has private views, and the tables of dp_columns with their kind. duckdb_tables has the former.
+
+    Clients make tables of their own from duckdb_tables, and read them whole. The rest nobody reads whole.
+    """
+    before = served.spent()
+    read, asked = {("ages", "BASE TABLE"), ("ward_cube", "BASE TABLE")}, {("wards", "PUBLIC TABLE")}
+    tables, columns = "information_schema.tables", "information_schema.columns"
+    for who, others in (
+        ("alice", {("visits", "PRIVATE TABLE")}),
+        ("bob", {("visits", "PRIVATE TABLE")}),
+        ("carol", set()),
+    ):
+        assert set(served.rows(who, f"SELECT table_name, table_type FROM {tables}")) == read | asked | others
+        shown = dict(served.rows(who, "SHOW TABLES"))
+        assert shown == {
+            name: kind.lower().replace("base table", "private view") for name, kind in read | asked | others
+        }
+        listed = served.rows(who, f"SELECT DISTINCT table_name FROM {columns}")
+        assert {name for (name,) in listed} == set(shown)
+        whole = {row[2]: row[3:5] for row in served.rows(who, "SHOW ALL TABLES")}
+        assert whole["wards"] == (["name", "region"], ["VARCHAR", "VARCHAR"]) and set(whole) == set(shown)
+        assert {name for (name,) in served.rows(who, "SELECT table_name FROM duckdb_tables()")} == {"ages", "ward_cube"}
+    ordered = f"SELECT c.column_name FROM {columns} AS c WHERE c.table_name = 'visits' ORDER BY c.ordinal_position"
+    assert served.rows("alice", ordered) == [("sex",), ("age",), ("patient",), ("ward",)]
+    renamed = f"SELECT named FROM {tables} AS t(place, scheme, named) WHERE named = 'visits'"
+    assert (served.rows("alice", renamed), served.rows("carol", renamed)) == ([("visits",)], [])
+    assert CANARY not in repr(served.rows("alice", f"FROM {tables}")) + repr(served.rows("alice", f"FROM {columns}"))
+    assert served.spent() == before
+
+
 def test_describe_names_a_table_and_nothing_else(served: Served) -> None:
     """Every forbidden source of rows is refused, or its public columns are told. No private value either way."""
     for thing in FORBIDDEN:
