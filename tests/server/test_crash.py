@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext, suppress
@@ -130,6 +131,31 @@ def test_a_vault_that_dies_costs_nobody_a_charge(tmp_path: Path, own_state: Path
         charged = connection.execute("SELECT principal, count(*) FROM dp_ledger() GROUP BY 1 ORDER BY 1").fetchall()
         left = connection.execute("SELECT count(*) FROM private.dpduck.unanswered").fetchall()
     assert dict(charged)["alice"] == dict(charged)["bob"] == 1 and left == [(0,)]
+
+
+def test_interrupted_questions_are_asked_together_and_then_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five at once after the first death, so that nobody waits for the others. After the second, one at a time."""
+    vault = VaultProcess.__new__(VaultProcess)
+    vault._again = threading.Lock()
+    times, together, at_work = Counter[str](), threading.Barrier(5), list[str]()
+    most = 0
+
+    def call(operation: str, principal: str, *given: object, patience: float) -> tuple[dict[str, object], None]:
+        nonlocal most
+        times[principal] += 1
+        if times[principal] <= 2:
+            together.wait(60)  # breaks unless all five are asked at once
+            raise vault_client._Ended("ended")
+        at_work.append(principal)
+        most = max(most, len(at_work))
+        time.sleep(0.02)
+        at_work.remove(principal)
+        return {"key": principal, "charged": None, "refused": None, "warning": ""}, None
+
+    monkeypatch.setattr(vault, "_call", call)
+    with ThreadPoolExecutor(5) as pool:
+        replies = list(pool.map(lambda name: vault.ask(name, "run", "", 60.0).key, "abcde"))
+    assert replies == list("abcde") and most == 1 and set(times.values()) == {3}
 
 
 def counter(folder: Path) -> int:
