@@ -13,14 +13,17 @@ from typing import Any
 
 import pytest
 
-pexpect: Any = pytest.importorskip("pexpect", reason="pexpect is not installed")
-pytest.importorskip("prompt_toolkit", reason="prompt_toolkit is not installed")
-
 PATIENCE = 300
 """Seconds for whatever must come: a busy machine is no failure."""
 
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]|\r")
 RUN = "from dpduck.commands.command_line import run; run()"
+
+
+def _pexpect() -> Any:
+    """Returns the package that types. Skips a test without it, and not this file, which other files import."""
+    pytest.importorskip("prompt_toolkit", reason="prompt_toolkit is not installed")
+    return pytest.importorskip("pexpect", reason="pexpect is not installed")
 
 
 class Terminal:
@@ -45,9 +48,9 @@ class Terminal:
             assert time.monotonic() < end, f"{pattern!r} is not in {self.shown[self._seen :]!r}"
             try:
                 self.shown += _CONTROL.sub("", self.child.read_nonblocking(65_536, 1))
-            except pexpect.TIMEOUT:
+            except _pexpect().TIMEOUT:
                 continue
-            except pexpect.EOF:
+            except _pexpect().EOF:
                 if re.compile(pattern, re.DOTALL).search(self.shown, self._seen) is None:
                     raise AssertionError(f"the shell ended: {self.shown[self._seen :]!r}") from None
 
@@ -61,7 +64,7 @@ class Terminal:
     def leave(self) -> int:
         """Types Ctrl-D, and returns the exit status."""
         self.type("\x04")
-        self.child.expect(pexpect.EOF, timeout=PATIENCE)
+        self.child.expect(_pexpect().EOF, timeout=PATIENCE)
         self.child.close()
         return int(self.child.exitstatus)
 
@@ -71,7 +74,7 @@ def terminal(database: Path, before: str = "") -> Iterator[Terminal]:
     """A shell at its first prompt. before: Python that runs in the shell's process before the shell does."""
     environment = {**os.environ, "PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm", "NO_COLOR": "1"}
     words = ["-c", f"{before}\n{RUN}", "shell", str(database)]
-    child = pexpect.spawn(
+    child = _pexpect().spawn(
         sys.executable, words, env=environment, encoding="utf-8", timeout=PATIENCE, dimensions=(50, 140)
     )
     opened = Terminal(child)
