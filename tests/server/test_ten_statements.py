@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import json
 import re
@@ -22,6 +23,7 @@ from dpduck.kernel.ledger.secrets import SecretsFile
 from dpduck.publish.extensions import extension_file
 from dpduck.server.principals import PrincipalBook
 from dpduck.values.quoting import quote_text
+from tests.server.mcp.test_agent_clients import over_http
 from tests.server.shell import EXTENSIONS, Server, attach, serving, shell, why_not
 from tests.support.browser import CHROMIUM, chromium
 from tests.support.ports import free_port
@@ -53,6 +55,7 @@ class People:
     server: Server
     flight: str
     page: int
+    agents: int
     tokens: dict[str, str]
 
     def charges(self) -> list[str]:
@@ -63,7 +66,7 @@ class People:
         return [entry["statement"].split()[0] for entry in entries if entry["epsilon"]]
 
 
-CLIENTS = ("stock shell", "macros", "adbc", "sqlalchemy", "node", "chromium")
+CLIENTS = ("stock shell", "macros", "adbc", "sqlalchemy", "node", "chromium", "agent")
 
 
 @pytest.fixture(scope="module")
@@ -79,14 +82,13 @@ def people(tmp_path_factory: pytest.TempPathFactory, state_directory: Path) -> I
             con.execute(statement).fetchall()
     book = PrincipalBook(SecretsFile.open(folder / "mine_private_secrets", create=False))
     tokens = {name: book.add(name.replace(" ", "_"), None) for name in CLIENTS}
-    flight, page = free_port(), free_port()
-    with serving(
-        folder / "mine.duckdb", "--flight-sql", f"localhost:{flight}", "--web", f"127.0.0.1:{page}", "--floor", "0.05"
-    ) as server:
+    flight, page, agents = free_port(), free_port(), free_port()
+    others = ["--web", f"127.0.0.1:{page}", "--mcp", f"127.0.0.1:{agents}", "--floor", "0.05"]
+    with serving(folder / "mine.duckdb", "--flight-sql", f"localhost:{flight}", *others) as server:
         assert server.process.stdout is not None
         while not server.process.stdout.readline().startswith("audit log"):
             pass
-        yield People(folder / "mine.duckdb", server, f"grpc://localhost:{flight}", page, tokens)
+        yield People(folder / "mine.duckdb", server, f"grpc://localhost:{flight}", page, agents, tokens)
 
 
 def texts(rows: list[tuple[Any, ...]]) -> list[tuple[str, ...]]:
@@ -123,7 +125,14 @@ def macros(people: People) -> Iterator[Ask]:
     own = text[text.index("CREATE OR REPLACE TEMP MACRO") :]
 
     def ask(statement: str) -> tuple[list[str], list[tuple[str, ...]]]:
-        typed = statement if statement.startswith("FROM dp_") else f"FROM dp($$ {statement} $$)"
+        if statement.startswith("FROM dp_"):
+            typed = statement
+        elif statement.startswith("EXPLAIN "):
+            typed = f"FROM dp_explain($$ {statement.removeprefix('EXPLAIN ')} $$)"
+        elif statement.startswith(("SELECT WITH", "CREATE", "DROP")):
+            typed = f"FROM dp($$ {statement} $$)"
+        else:
+            typed = f"FROM clinic.query($$ {statement} $$)"
         return printed(*shell(f"{attach(people.server.address, people.tokens['macros'])}{own}\n{typed};\n"))
 
     yield ask
@@ -225,7 +234,30 @@ def browser(people: People) -> Iterator[Ask]:
         yield ask
 
 
-HOW = dict(zip(CLIENTS, (stock_shell, macros, adbc, sqlalchemy, node, browser), strict=True))
+@contextmanager
+def agent(people: People) -> Iterator[Ask]:
+    """The SDK's client of MCP. An agent makes and drops nothing: a person types these two in the stock shell."""
+    pytest.importorskip("mcp", reason="the SDK of MCP is not installed")
+
+    async def call(statement: str) -> Any:
+        async with over_http(f"http://127.0.0.1:{people.agents}/mcp", people.tokens["agent"], "auto") as client:
+            return await client.call_tool("ask", {"sql": statement, "anew": True})
+
+    with stock_shell(people) as person:
+
+        def ask(statement: str) -> tuple[list[str], list[tuple[str, ...]]]:
+            said = asyncio.run(call(statement))
+            if statement.startswith(("CREATE", "DROP")):
+                assert said.is_error and "an agent asks questions" in said.content[0].text
+                return person(statement)
+            assert not said.is_error, said.content
+            data = said.structured_content["data"]
+            return [column["name"] for column in data["columns"]], texts([tuple(row) for row in data["rows"]])
+
+        yield ask
+
+
+HOW = dict(zip(CLIENTS, (stock_shell, macros, adbc, sqlalchemy, node, browser, agent), strict=True))
 
 
 def test_there_are_ten() -> None:
@@ -244,7 +276,9 @@ def test_a_client_types_the_ten_statements(people: People, client: str) -> None:
         assert len(answers[TEN[2]][1]) == 2 and len(cube[1]) == 33 and len(ages[1]) == 10
         assert len(answers[TEN[6]][1]) == 10 and len(answers[TEN[7]][1]) == 2
         for number in (2, 3, 5, 6):
-            assert SEEN.setdefault(number, answers[TEN[number]][1]) == answers[TEN[number]][1]
+            rows = answers[TEN[number]][1]
+            first = SEEN.setdefault(number, rows)
+            assert first == [row[: len(first[0])] for row in rows], "an agent sees error bars, too"
     assert people.charges() == ["SELECT", "SELECT", "CREATE"]
 
 
