@@ -60,9 +60,10 @@ class Files:
         """Returns the SQL that reads all files."""
         return self._sql_of(self.paths, more)
 
-    def first_sql(self) -> str:
-        """Returns the SQL that reads the first file."""
-        return self._sql_of(self.paths[:1], {})
+    def sniff_sql(self) -> str:
+        """Returns the SQL that tells how DuckDB reads the first CSV file."""
+        options = "".join(f", {name} = {value}" for name, value in self.options.items())
+        return f"FROM sniff_csv({quote_text(_literal(self.paths[0]))}{options})"
 
     def each(self) -> Iterator[str]:
         """Yields the SQL that reads each file by itself."""
@@ -144,7 +145,7 @@ def _files(given: Sequence[str], read: Sequence[str]) -> Files:
 def _paths(text: str) -> Iterator[Path]:
     path, is_pattern = Path(text), any(sign in text for sign in "*?[")
     if path.is_dir():
-        found = [inner for inner in sorted(path.rglob("*")) if inner.is_file() and _kind(inner)]
+        found = [inner for inner in sorted(path.rglob("*")) if inner.is_file() and _is_data(inner)]
         if not found:
             raise Refusal(f"the folder {path.name} has no file of data", accepted="a folder of CSV, JSON or Parquet")
         yield from found
@@ -157,11 +158,21 @@ def _paths(text: str) -> Iterator[Path]:
         raise Refusal(f"{what} {text}", accepted="a file, a folder, or a pattern in quotes: --from 'visits_*.csv'")
 
 
+def _is_data(path: Path) -> bool:
+    """Tells whether a file of a folder has data. Other programs leave files beside it, as _SUCCESS."""
+    ending = _endings(path)[-1:]
+    return bool(ending) and ending[0] in FORMATS and not path.name.startswith((".", "_"))
+
+
+def _endings(path: Path) -> list[str]:
+    """Returns the ends of a file's name, without that of a compression."""
+    ends = [part.lower() for part in path.name.split(".")[1:]]
+    return ends[:-1] if ends and ends[-1] in PACKED else ends
+
+
 def _kind(path: Path) -> str:
     """Returns the format of a file by its name. "" if the name does not say it."""
-    ends = [part.lower() for part in path.name.split(".")[1:]]
-    if ends and ends[-1] in PACKED:
-        ends.pop()
+    ends = _endings(path)
     if ends and ends[-1] in ("xlsx", "xls", "ods", "zip", "sas7bdat", "sav", "dta", "xml"):
         raise Refusal(f"{path.name} is no CSV, JSON or Parquet file", accepted="a file that was saved as CSV")
     return FORMATS.get(ends[-1], "") if ends else "csv"
@@ -305,7 +316,9 @@ def _doubts_of_dates(
     dated = [column for column in columns if sql_type(column.type_name).is_moment]
     if not dated or "dateformat" in files.options:
         return
-    sniffed = con.execute(files.first_sql().replace("read_csv([", "sniff_csv(", 1).replace("]", "", 1)).fetchall()
+    sniffed = list[tuple[object, ...]]()
+    with suppress(duckdb.Error):  # an option that only the reader knows
+        sniffed = con.execute(files.sniff_sql()).fetchall()
     known = {str(value) for row in sniffed for value in row if value is not None}
     for day, other in _ALTERNATIVE.items():
         if day not in known:

@@ -6,6 +6,7 @@ The advice consists of names and types. No row is read, and so no key of a JSON 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 
 import duckdb
 
@@ -91,8 +92,15 @@ def _parts(cursor: duckdb.DuckDBPyConnection, column: CatalogColumn) -> list[tup
     name = name_in_comment(column.name)
     if simpler is not None:
         return [(simpler[0].format(name), column.name + simpler[1])]
-    kind = cursor.type(column.type_name) if sql_type(column.type_name).has_parts else None
+    kind = _parts_type(cursor, column)
     return [] if kind is None or kind.id not in ("struct", "union") else list(_fields(name, column.name, kind))
+
+
+def _parts_type(cursor: duckdb.DuckDBPyConnection, column: CatalogColumn) -> duckdb.sqltypes.DuckDBPyType | None:
+    """Returns the type of a column with parts. None for other columns, and for types of an extension."""
+    with suppress(duckdb.Error):
+        return cursor.type(column.type_name) if sql_type(column.type_name).has_parts else None
+    return None
 
 
 def _fields(value: str, name: str, kind: duckdb.sqltypes.DuckDBPyType) -> Iterator[tuple[str, str]]:
@@ -110,9 +118,8 @@ def _fields(value: str, name: str, kind: duckdb.sqltypes.DuckDBPyType) -> Iterat
 
 def _elements(cursor: duckdb.DuckDBPyConnection, column: CatalogColumn) -> str:
     """Returns SQL with a row for each element of a list, or for each key of a MAP. "" for other columns."""
-    if not sql_type(column.type_name).has_parts:
-        return ""
-    kind, name = cursor.type(column.type_name).id, name_in_comment(column.name)
+    parts, name = _parts_type(cursor, column), name_in_comment(column.name)
+    kind = "" if parts is None else parts.id
     if kind in ("list", "array"):
         return f"unnest({name}) AS {name}"
     if kind == "map":

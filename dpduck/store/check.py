@@ -167,6 +167,7 @@ def check_columns(reads: Columns, table: TableName, columns: Sequence[CatalogCol
     """Describes a table without a policy: its rows, and each column's NULLs, values, quantiles and rows per value."""
     total = _row(reads, f"SELECT count(*) FROM {table.sql}")[0] or 0.0
     findings = [CheckFinding("rows", total, NO_POLICY)]
+    name_of_table = ".".join(map(quote_identifier, table.parts[-1:] if table.parts[-2] == "main" else table.parts[-2:]))
     for column in columns:
         name = quote_identifier(column.name)
         nulls, values = _row(reads, f"SELECT count(*) - count({name}), count(DISTINCT {name}) FROM {table.sql}")
@@ -176,7 +177,7 @@ def check_columns(reads: Columns, table: TableName, columns: Sequence[CatalogCol
         ways = readings(lambda sql: _row(reads, sql), table.sql, column.name, column.type_name)
         doubt = "only you know which format is meant; " if len(ways) > 1 else ""
         for way in ways:
-            advice = f"{doubt}in DuckDB: {way.alter(quote_identifier(table.table))}"
+            advice = f"{doubt}in DuckDB: {way.alter(name_of_table)}"
             findings.append(_rows(f"values of {column.name} that are {way.how}", way.read, way.values, advice))
         if kind.is_numeric:
             ends = ", ".join(f"CAST(quantile_disc({name}, {place}) AS DOUBLE)" for place in (0.005, 0.995))

@@ -48,6 +48,8 @@ POINT = r"[-+]?[0-9]{1,3}(,?[0-9]{3})*\.[0-9]+"
 """Regular expressions of numbers with a fraction. Thousands may be apart."""
 
 WHOLE = r"[-+]?[0-9]+"
+THOUSANDS = r"[-+]?[0-9]{1,3}(,[0-9]{3})+"
+_NUMBERS = "numbers"
 
 
 @dataclass(frozen=True)
@@ -121,20 +123,29 @@ def _date(name: str, source: str, pattern: str, read: float, values: float) -> T
 
 
 def _numbers(counts: Counts, some: str, every: str, column: str) -> list[TextReading]:
-    """Returns the reading of texts that are numbers with a fraction, with a point or a comma before it."""
-    for how, pattern, thousands, mark in (
-        ("numbers with a decimal comma", COMMA, "[.'' ]", ","),
-        ("numbers", POINT, ",", "."),
+    """Returns the readings of texts that are numbers with a fraction, with a point or a comma before it.
+
+    If each comma has three digits behind it, it may also stand between thousands: then there are two readings.
+    """
+    name = f"trim({quote_identifier(column)})"
+    for how, pattern, number in (
+        (f"{_NUMBERS} with a decimal comma", COMMA, f"replace(regexp_replace({name}, '[.'' ]', '', 'g'), ',', '.')"),
+        (_NUMBERS, POINT, f"replace({name}, ',', '')"),
     ):
-        fraction = f"regexp_full_match(x, {quote_text(pattern)})"
-        number = f"({fraction} OR regexp_full_match(x, '{WHOLE}'))"
-        asked = f"SELECT count(x), count(*) FILTER (WHERE {fraction}), count(*) FILTER (WHERE {number}) FROM "
-        values, parts, read = _without_null(counts(f"{asked}({some})"))
-        if not values or not parts or read < MOST_OF_THEM * values:
+        fraction, whole = f"regexp_full_match(x, {quote_text(pattern)})", f"regexp_full_match(x, '{WHOLE}')"
+        asked = ", ".join(
+            f"count(*) FILTER (WHERE {condition})"
+            for condition in (fraction, f"{fraction} OR {whole}", f"regexp_full_match(x, '{THOUSANDS}')")
+        )
+        values, parts, read, _ = _without_null(counts(f"SELECT count(x), {asked} FROM ({some})"))
+        if not parts or read < MOST_OF_THEM * values:
             continue
-        values, parts, read = _without_null(counts(f"{asked}({every})"))
-        if read >= MOST_OF_THEM * values:
-            plain = f"regexp_replace(trim({quote_identifier(column)}), '{thousands}', '', 'g')"
-            plain = f"replace({plain}, ',', '.')" if mark == "," else plain
-            return [TextReading(column, how, "DOUBLE", f"TRY_CAST({plain} AS DOUBLE)", read, values)]
+        values, parts, read, thousands = _without_null(counts(f"SELECT count(x), {asked} FROM ({every})"))
+        if read < MOST_OF_THEM * values:
+            continue
+        ways = [TextReading(column, how, "DOUBLE", f"TRY_CAST({number} AS DOUBLE)", read, values)]
+        if pattern == COMMA and thousands == parts:
+            plain = f"TRY_CAST(replace({name}, ',', '') AS BIGINT)"
+            ways.append(TextReading(column, f"{_NUMBERS} with commas between thousands", "BIGINT", plain, read, values))
+        return ways
     return []

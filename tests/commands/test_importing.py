@@ -123,7 +123,8 @@ def test_several_files_folders_and_patterns(tmp_path: Path) -> None:
     (folder / "later" / "visits_2.csv").write_text(
         lines("patient_id,x,y", [f"{i},b,2" for i in range(100, 200)]), encoding="utf-8"
     )
-    (folder / "readme.md").write_text("no data", encoding="utf-8")
+    for other in ("readme.md", "_SUCCESS", "LICENSE", ".visits.csv", "notes.xlsx"):
+        (folder / other).write_text("no data", encoding="utf-8")
     ways: list[list[object]] = [
         ["--from", folder],
         ["--from", folder / "visits_1*.csv", "--from", folder / "later" / "visits_2.csv"],
@@ -232,7 +233,7 @@ def test_a_check_before_the_policy_names_formats(tmp_path: Path) -> None:
 
 def test_a_date_of_a_csv_that_has_two_readings(tmp_path: Path) -> None:
     """DuckDB reads 03/04/2024 with the day first. The notes say so unless a day above 12 settles it."""
-    file = tmp_path / "visits.csv"
+    file = tmp_path / "visits [2] x'y.csv"
     file.write_text(lines("patient_id,came", ["1,03/04/2024", "2,01/02/2024"]), encoding="utf-8")
     assert "--read dateformat=%m/%d/%Y" in notes(drafted(tmp_path, "--from", file))
     (tmp_path / "d.duckdb").unlink()
@@ -241,6 +242,25 @@ def test_a_date_of_a_csv_that_has_two_readings(tmp_path: Path) -> None:
     (tmp_path / "d.duckdb").unlink()
     file.write_text(lines("patient_id,came", ["1,13/04/2024", "2,01/02/2024"]), encoding="utf-8")
     assert notes(drafted(tmp_path, "--from", file)) == ""
+
+
+def test_a_comma_with_three_digits_behind_it_has_two_readings(tmp_path: Path) -> None:
+    """1,250 may be a thousand, or a little more than one. 1.250,50 is no question."""
+    file = tmp_path / "visits.csv"
+    file.write_text(lines("patient_id;either;sure", ["1;1,250;1.250,50", "2;12,500;3", "3;7;-0,5"]), encoding="utf-8")
+    draft = drafted(tmp_path, "--from", file, "--convert")
+    said = notes(draft)
+    assert "either: all of its values are numbers with a decimal comma. Only you know which format is meant." in said
+    assert "either: all of its values are numbers with commas between thousands. Only you know" in said
+    assert "sure: all of its values are numbers with a decimal comma. The column became DOUBLE." in said
+    statements = [line[3:] for line in draft.splitlines() if line.startswith("-- ALTER TABLE") and "BIGINT" in line]
+    with duckdb.connect(str(tmp_path / "d.duckdb")) as con:
+        con.execute(statements[0])
+        assert con.execute("FROM visits ORDER BY patient_id").fetchall() == [
+            (1, 1250, 1250.5),
+            (2, 12500, 3.0),
+            (3, 7, -0.5),
+        ]
 
 
 KEPT = "sec'ret"
