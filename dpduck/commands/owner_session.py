@@ -38,6 +38,9 @@ CONFIDENCE = 0.95
 MOST_NAMED = 20
 """Largest number of views that a refusal names."""
 
+AS_TEXTS = frozenset(("BIT", "TIME WITH TIME ZONE"))
+"""Types that Arrow does not have. Their values travel as texts."""
+
 GOES_ON = (
     "interrupted; the server may go on with the statement; dp_ledger() shows what stays charged; accepted: the same "
     "again, which is free if it was answered"
@@ -254,4 +257,8 @@ def rows_of(relation: duckdb.DuckDBPyRelation) -> ReleasedRows:
     from dpduck.server.vault import ReleasedRows  # noqa: PLC0415 - it loads Arrow
 
     columns = tuple(zip(relation.columns, map(str, relation.types), strict=True))
+    if {kind for _, kind in columns} & AS_TEXTS:
+        names = [(quote_identifier(name), kind) for name, kind in columns]
+        texts = (f"CAST({name} AS VARCHAR) AS {name}" if kind in AS_TEXTS else name for name, kind in names)
+        relation = relation.project(", ".join(texts))
     return ReleasedRows(columns, relation.to_arrow_table())

@@ -53,7 +53,9 @@ def not_opened(error: duckdb.Error, file: Path | None, what: str = "the database
         )
     if re.search(r"\block\b", str(error)) is None:  # for a damaged file DuckDB names a block
         return None
-    return StoreError(f"{what} is in use by another process, perhaps dpduck serve; accepted: {WHEN_ENDED}")
+    return StoreError(
+        f"{what} is in use by another process, perhaps dpduck serve or dpduck shell; accepted: {WHEN_ENDED}"
+    )
 
 
 def _is_newer(error: duckdb.Error) -> bool:

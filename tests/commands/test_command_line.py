@@ -418,7 +418,7 @@ def test_a_database_that_another_process_has_open(clinic: Path) -> None:
         other.communicate(b"\n")
     assert refused.exit_code == 1
     assert refused.output == (
-        "Error: the database is in use by another process, perhaps dpduck serve; accepted: "
+        "Error: the database is in use by another process, perhaps dpduck serve or dpduck shell; accepted: "
         "the same when that has ended\n"
     )
     assert unpublished.exit_code == 1

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dpduck.commands.command_line import main
-from dpduck.commands.owner_session import OwnerSession
-from dpduck.server.locked import ReleasedTables, is_named, missing_table
+from dpduck.commands.owner_session import OwnerSession, rows_of
+from dpduck.server.locked import ReleasedTables, answer_place, is_named, missing_table
 from tests.server.doors import door_process
 from tests.server.served import CANARY, make_clinic
 
@@ -214,6 +214,24 @@ def test_released_tables_are_all_there_is(clinic: Path) -> None:
     for text in ("FROM read_text('/etc/hostname')", f"ATTACH '{os.devnull}' AS x", "SET threads = 1"):
         with pytest.raises(duckdb.Error):
             tables.run(text)
+    tables.close()
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["170141183460469231731687303715884105727::HUGEINT", "1::UHUGEINT", "'a'::ENUM('a', 'b')", "'101'::BIT",
+     "'x'::BLOB", "INTERVAL 1 MONTH", "TIMETZ '10:00:00+02:00'", "TIMESTAMP_NS '2020-01-01 00:00:00.123456789'", "'[1]'::JSON",
+     "1.5::DECIMAL(38, 2)", "{'a': 1, 'b': [1, 2]}", "MAP {'a': 1}", "[1, 2]::INTEGER[2]",
+     "union_value(a := 1)", "NULL"],
+)  # fmt: skip
+def test_values_of_all_types_travel(value: str) -> None:
+    """An answer in the instance of a query has the values and the types that it had."""
+    tables = ReleasedTables()
+    with duckdb.connect() as con:
+        given = con.sql(f"SELECT {value} AS c")
+        tables.put_answer(0, rows_of(given))
+        taken = tables.run(f"FROM {answer_place(0)}")
+        assert (taken.fetchall(), taken.types) == (given.fetchall(), given.types)
     tables.close()
 
 

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import click
 
-from dpduck.commands import DATABASE, FORMAT, STORE
+from dpduck.commands import DATABASE, ENGINE, FORMAT, STORE
 
 
 @click.command()
 @DATABASE
 @STORE
 @FORMAT
-def shell(database: Path, store: Path | None, shape: str) -> None:
+@ENGINE
+def shell(database: Path, store: Path | None, shape: str, engines: tuple[str, ...]) -> None:
     """Type statements and queries one after the other, with history and completion. For the owner.
 
     A statement ends with a semicolon, on any line. .help lists the commands that begin with a dot. Statements may also
@@ -24,7 +25,7 @@ def shell(database: Path, store: Path | None, shape: str) -> None:
     from dpduck.commands.owner_session import OwnerSession  # noqa: PLC0415
     from dpduck.commands.shell.loop import OwnerShell, run_lines  # noqa: PLC0415
 
-    with one_line_errors(), OwnerSession(database, store) as session:
+    with one_line_errors(), OwnerSession(database, store, engines=engines) as session:
         at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
         if at_terminal:
             from dpduck.commands.shell.prompt import require_prompt, run_prompt  # noqa: PLC0415
