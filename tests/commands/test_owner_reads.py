@@ -220,8 +220,8 @@ def test_released_tables_are_all_there_is(clinic: Path) -> None:
 @pytest.mark.parametrize(
     "value",
     ["170141183460469231731687303715884105727::HUGEINT", "1::UHUGEINT", "'a'::ENUM('a', 'b')", "'101'::BIT",
-     "'x'::BLOB", "INTERVAL 1 MONTH", "TIMETZ '10:00:00+02:00'", "TIMESTAMP_NS '2020-01-01 00:00:00.123456789'", "'[1]'::JSON",
-     "1.5::DECIMAL(38, 2)", "{'a': 1, 'b': [1, 2]}", "MAP {'a': 1}", "[1, 2]::INTEGER[2]",
+     "'x'::BLOB", "INTERVAL 1 MONTH", "TIMETZ '10:00:00+02:00'", "TIMESTAMP_NS '2020-01-01 00:00:00.123456789'",
+     "'[1]'::JSON", "1.5::DECIMAL(38, 2)", "{'a': 1, 'b': [1, 2]}", "MAP {'a': 1}", "[1, 2]::INTEGER[2]",
      "union_value(a := 1)", "NULL"],
 )  # fmt: skip
 def test_values_of_all_types_travel(value: str) -> None:
