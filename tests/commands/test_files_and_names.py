@@ -69,7 +69,7 @@ OPENING = (
     ("policy draft", NAME), ("policy show",), ("policy twin", "--to", "made.duckdb"), ("prepare",),
     ("release", "plan.sql", "--to", "released"), ("releases",), ("report", "--to", "page.html"),
     ("serve", "--listen", "none", "--flight-sql", "grpc://localhost:8815"),
-    ("show", "v"), ("sql", "FROM dp_budget()"), ("sql", "FROM private.v"), ("sql", POLICY),
+    ("shell",), ("show", "v"), ("sql", "FROM dp_budget()"), ("sql", "FROM private.v"), ("sql", POLICY),
     ("sql", "ALTER PRIVACY POLICY ON t SET MAX EPSILON 1", "--dry-run"), ("trial", "plan.sql"),
 )  # fmt: skip
 """Commands that open a database."""
@@ -100,6 +100,17 @@ def test_a_file_of_a_newer_duckdb_is_named_by_every_command(
         f"cannot read it; accepted: a copy by that DuckDB in its place: ATTACH '{newer.name}' AS newer (READ_ONLY); "
         "ATTACH 'copy.duckdb' AS copy (STORAGE_VERSION 'v1.5.0'); COPY FROM DATABASE newer TO copy"
     )
+
+
+def test_an_agent_is_told_of_a_newer_file_too(clinic: Path) -> None:
+    """The same line, on the errors of a process that speaks MCP on its output."""
+    pytest.importorskip("mcp", reason="the extra mcp is not installed")
+    assert run("sql", clinic, POLICY).exit_code == 0 and run("principal", "add", clinic, "alice").exit_code == 0
+    make_newer(clinic)
+    command = [sys.executable, "-m", "dpduck.commands.command_line", "mcp", str(clinic), "--principal", "alice"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    assert ran.returncode == 1 and ran.stdout == "" and "Traceback" not in ran.stderr
+    assert "clinic.duckdb was written by DuckDB 9.0.0" in ran.stderr
 
 
 def test_a_damaged_file_is_not_said_to_be_in_use(clinic: Path) -> None:

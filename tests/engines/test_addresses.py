@@ -15,9 +15,13 @@ from click.testing import CliRunner
 
 import dpduck
 from dpduck.commands.command_line import main
+from dpduck.database.functions import database_of
 from dpduck.engines import listener
 from dpduck.engines.listener import plain_address
 from dpduck.engines.spark import SparkEngine, open_session
+from dpduck.language.text.names import TableName
+from dpduck.store.catalog import Catalog
+from dpduck.store.cursors import Caller
 from dpduck.values.errors import Refusal
 from tests.engines.conftest import Lake
 from tests.support.engine_servers import Server
@@ -134,6 +138,23 @@ def test_a_table_of_an_engine_that_is_not_attached(lake: Lake, tmp_path: Path) -
         with pytest.raises(duckdb.Error, match=r"there is no table 'lake.db.nothing'"):
             con.execute("FROM dp(?)", [ASK.format("nothing")])
         assert len(con.execute("FROM dp_policies()").fetchall()) == 1
+
+
+def test_who_may_not_ask_about_a_table_is_told_of_no_engine(lake: Lake) -> None:
+    """A principal without the table gets no answer to whether it lies in an engine."""
+    lake.put(1, hidden=ROWS)
+    lake.dp(POLICY.format("hidden"))
+    loaded, name = database_of(lake.con), TableName(("lake", "db", "hidden"))
+    assert loaded is not None
+    policies = loaded.engines._policies
+    with lake.con.cursor() as cursor:
+        for caller, told in (
+            (None, "lake"),
+            (Caller("owner", owner=True), "lake"),
+            (Caller("alice", owner=False, tables=("lake.db.hidden",)), "lake"),
+            (Caller("eve", owner=False, tables=("visits",)), None),
+        ):
+            assert Catalog(cursor, policies, None, caller).engine_of(name) == told
 
 
 def test_an_address_is_told_without_what_follows_it() -> None:

@@ -142,12 +142,15 @@ def test_a_shortened_unit_is_one_unit_still() -> None:
 
 
 def test_moments_are_units_by_their_instant() -> None:
-    """Where clocks went back by seconds two instants have one text: they are two units, also for a worker."""
+    """Where clocks went back by seconds, two instants have one text in DuckDB 1.5. They are two units for workers, too.
+
+    DuckDB 2.0 writes the seconds of a zone.
+    """
     instants = ("1854-06-27 18:06:24+00", "1854-06-27 18:06:32+00", "infinity", "-infinity", "2024-01-01 00:00:00+00")
     with duckdb.connect() as con:
         con.execute("SET TimeZone = 'Asia/Kolkata'")
         texts = [con.execute(f"SELECT CAST(TIMESTAMPTZ '{one}' AS VARCHAR)").fetchall() for one in instants]
-        assert texts[0] == texts[1]
+        assert (texts[0] == texts[1]) == duckdb.__version__.startswith("1.")
         found = [
             con.execute(f"SELECT {instant_sql('v')} FROM (SELECT TIMESTAMPTZ '{one}' AS v)").fetchall()
             for one in instants

@@ -80,3 +80,13 @@ def test_a_server_takes_what_duckdb_installed(tmp_path: Path, own_state: Path, m
         assert server.stop() == 0
         for pipe in filter(None, (server.process.stdout, server.process.stderr)):
             pipe.close()
+
+
+@needs_quack
+def test_no_extension_of_strangers_is_loaded() -> None:
+    """Before Quack is loaded, DuckDB is told to take its own developers' signatures alone. The source is named."""
+    listener = QuackListener("quack:localhost:9494", NoAudit(), Limits())
+    with duckdb.connect() as con:
+        listener.prepare(con)
+        assert con.execute("SELECT current_setting('allow_community_extensions')").fetchone() == (False,)
+    assert listener.source == f"Quack of DuckDB {duckdb.__version__}, from the package duckdb-extension-quack"
