@@ -59,7 +59,7 @@ class OwnerShell:
         self._shape = shape
         self._records = False
         self._last = ""
-        self.refused = False
+        self.refused = self.interrupted = False
         self.changed = False
         self._commands: dict[str, Callable[[str], None]] = {
             ".help": self._help,
@@ -96,7 +96,7 @@ class OwnerShell:
         print_answer(self.session, text, self.shape, TOGGLE)
 
     def _command(self, text: str) -> None:
-        name, _, argument = text.partition(" ") if not text.startswith(TOGGLE) else (text.rstrip("; "), "", "")
+        name, argument = (*text.split(None, 1), "")[:2] if not text.startswith(TOGGLE) else (text.rstrip("; "), "")
         command = self._commands.get(name.rstrip(";").lower())
         if command is None:
             raise Refusal(f"there is no command {name[:40]!r}", accepted=", ".join(name.split()[0] for name in HELP))
@@ -126,6 +126,7 @@ class OwnerShell:
 
     def _complain(self, line: str) -> None:
         self.refused = True
+        self.interrupted = line.startswith("interrupted;")
         click.secho(f"Error: {line}", fg="red", err=True)
 
     def _print(self, relation: duckdb.DuckDBPyRelation, narrow: tuple[str, ...] = ()) -> None:
@@ -181,18 +182,21 @@ def is_complete(text: str) -> bool:
     stripped = text.strip()
     if not stripped or stripped.lower() in LEAVING:
         return True
-    if is_dot_command(stripped) and not (takes_statement(stripped) and " " in stripped):
+    if is_dot_command(stripped) and not (takes_statement(stripped) and len(stripped.split()) > 1):
         return True
     return not first_word(split_at_ends(text)[1])
 
 
 def run_lines(shell: OwnerShell, lines: Iterable[str]) -> bool:
-    """Runs statements from a pipe, each as soon as it is complete. Returns whether none was refused."""
+    """Runs statements from a pipe, each as soon as it is complete. Returns whether none was refused.
+
+    Ctrl-C ends the statement that runs, and no other is begun.
+    """
     waiting = ""
     for line in lines:
         waiting += line
         if is_complete(waiting):
-            if shell.execute(waiting):
+            if shell.execute(waiting) or shell.interrupted:
                 return not shell.refused
             waiting = ""
     if waiting.strip():

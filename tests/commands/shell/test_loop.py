@@ -38,8 +38,10 @@ def test_dot_commands(shell: OwnerShell, capsys: pytest.CaptureFixture[str]) -> 
         out, err = capsys.readouterr()
         return out + err
 
-    assert said(f".price {ASKED};") == (
-        "5 % of your budget (epsilon = 0.5); 75 % are left afterwards; you can still ask this 16 times\n"
+    assert (
+        said(f".price\n{ASKED};")
+        == said(f".price {ASKED};")
+        == ("5 % of your budget (epsilon = 0.5); 75 % are left afterwards; you can still ask this 16 times\n")
     )
     assert "cost: 5 % of your budget (epsilon = 0.5)\n" in said(".explain")
     assert "worst_stderr" in said(".errors;")
@@ -156,6 +158,7 @@ def test_a_terminal_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None
         ("", True), ("-- a remark", True), ("SELECT 1", False), ("SELECT 1;", True), ("SELECT 1; -- a remark", True),
         ("SELECT ';", False), ("SELECT ';'", False), ("SELECT $$ ; $$", False), ("/* ;", False),
         ("SELECT 1; SELECT", False),
+        (".price\nSELECT 1", False),
         (".budget", True), (".price", True), (".price SELECT 1", False), (".price SELECT 1;", True), ("\\x", True),
         ("quit", True), (".5", False), ("EXIT", True),
     ],
@@ -170,6 +173,20 @@ def test_parts_of_a_line() -> None:
     assert split_at_ends("a; b /* ; */; c") == (["a", "b /* ; */"], " c")
     assert split_at_ends(" ;; ") == ([], " ")
     assert is_dot_command(".x") and not is_dot_command(".5")
+
+
+def test_ctrl_c_ends_a_pipe(
+    shell: OwnerShell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After Ctrl-C no further statement of a pipe runs."""
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dpduck.commands.shell.loop.print_answer", stopped)
+    assert run_lines(shell, iter(["FROM ages;\n", ".budget\n"])) is False
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1
 
 
 def test_lines_end_with_the_input(shell: OwnerShell, capsys: pytest.CaptureFixture[str]) -> None:
