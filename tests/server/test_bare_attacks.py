@@ -41,6 +41,16 @@ def test_every_bare_attack_is_refused(served: Served) -> None:
     refused_all(served, "bob", BARE)
 
 
+def test_no_bare_text_reads_a_file(served: Served) -> None:
+    """What would reach private rows from inside a DuckDB, alone and as a source of an annotated SELECT."""
+    file, folder = str(served.database), str(served.database.parent)
+    for line in statements("public_reads.sql"):
+        text = line.replace("{file}", file).replace("{folder}", folder)
+        for sent in (text, f"SELECT WITH DIFFERENTIAL_PRIVACY {OPTIONS} count(*) AS n FROM ({text})"):
+            message = served.refused("bob", sent)
+            assert "accepted: " in message and "\n" not in message, sent
+
+
 @pytest.mark.slow
 def test_bare_attacks_in_other_clothes(served: Served) -> None:
     """Comments, blanks, brackets and other statements around them, and dp around them."""

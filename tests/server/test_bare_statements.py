@@ -7,6 +7,7 @@ import time
 import pytest
 
 from dpduck.server.bare_statements import first_word, has_clause, read_bare
+from dpduck.server.clients.desk import Desk
 from dpduck.values.errors import DpduckError
 from tests.server.served import CANARY, Served, ask
 
@@ -134,6 +135,32 @@ def test_two_statements_in_one_text_are_refused(served: Served) -> None:
             assert served.refused("alice", f"{first}{between}{second}"), (first, between, second)
     assert len(served.rows("alice", "FROM ages")) == 10
     assert CANARY not in repr(served.audited())
+
+
+def test_the_page_shows_the_price_of_a_bare_statement(served: Served) -> None:
+    """Every spelling has one call that may charge, with its price. Without that price nothing is charged."""
+    principal = served.service.book.authenticate(served.tokens["alice"])
+    assert principal is not None
+    desk = Desk(served.service, principal)
+    question = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {}) sex, count(*) AS n FROM {} GROUP BY sex"
+    for place, spelling in enumerate((*SPELLINGS, "WITH v AS (FROM visits) {}", "({})")):
+        epsilon = f"0.0{31 + place}"
+        text = spelling.format(question.format(epsilon, "v" if "v AS" in spelling else "visits"))
+        asked = desk.read_statement(text)
+        assert [action for action, _ in asked.charging] == ["run"]
+        before = served.spent()
+        with pytest.raises(DpduckError):
+            desk.ask(text, ceilings={}, typed=True)
+        prices = desk.prices(asked)
+        (priced,) = prices.statements
+        assert priced.plan is not None and float(priced.plan["epsilon"]) == float(epsilon)
+        assert desk.with_errors(priced).errors is not None
+        assert served.spent() == before
+        assert len(desk.ask(text, ceilings=prices.ceilings(), typed=True).rows) == 2
+        assert len(served.spent()) == len(before) + 1
+    assert desk.read_statement(f"EXPLAIN {CLAUSE}").charging == ()
+    with pytest.raises(DpduckError, match="the data owner's"):
+        desk.read_statement(f"/* free */ {OWNERS[0]}")
 
 
 def test_looking_at_columns_charges_nothing(served: Served) -> None:

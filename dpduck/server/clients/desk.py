@@ -40,7 +40,7 @@ _ROWS_AT_ONCE, _ROWS_OF_A_PIECE = 2_048, 64
 
 _ERROR_COLUMNS = "SELECT aggregate, cells, rows_of_a_cell, stderr, worst_stderr"
 
-_WITH_ERRORS = re.compile(r"\s*(\(|(SELECT|WITH|FROM|CREATE\s+(OR\s+REPLACE\s+)?PRIVATE\s+VIEW)\b)", re.IGNORECASE)
+_VIEW = re.compile(r"\bCREATE\s+(OR\s+REPLACE\s+)?PRIVATE\s+VIEW\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,8 @@ class Desk:
         note, others = (
             map(str, (text or "" for text in explained.rows[0])) if explained and explained.rows else ("", "")
         )
-        errors = self.try_ask(f"{_ERROR_COLUMNS} FROM dp_errors({quoted})") if _WITH_ERRORS.match(statement) else None
+        with_errors = first_word(statement) in QUERIES or _VIEW.search(statement) is not None
+        errors = self.try_ask(f"{_ERROR_COLUMNS} FROM dp_errors({quoted})") if with_errors else None
         return Priced(statement, priced.plan, errors, note, others)
 
     def charges(self) -> int:
