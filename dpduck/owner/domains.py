@@ -151,10 +151,15 @@ def _range_domain(clause: DomainClause, type_name: str) -> RangeDomain:
             accepted=f"RANGE after ALTER TABLE .. ALTER {column} TYPE TIMESTAMP USING {column} AT TIME ZONE 'UTC'",
         )
     if not kind.is_numeric:
+        other = f"; or DOMAIN {clause.column} IN ('..', '..')" if kind.is_text else ""
+        if clause.unit and kind.is_text:
+            other = (
+                f": ALTER TABLE .. ALTER {clause.column} TYPE DATE USING CAST(try_strptime({clause.column}, "
+                "'%d.%m.%Y') AS DATE), by its format"
+            )
         raise Refusal(
             f"RANGE needs an ordered column, and {clause.column} is of type {type_name}",
-            accepted="numbers, DATE and TIMESTAMP columns"
-            + (f"; or DOMAIN {clause.column} IN ('..', '..')" if type_name == "VARCHAR" else ""),
+            accepted=f"numbers, DATE and TIMESTAMP columns{other}",
         )
     if clause.unit:
         raise Refusal("an INTERVAL step on a column of numbers", accepted="STEP and a number")

@@ -23,10 +23,14 @@ _TOGETHER = re.compile(r"\(.+, .+\)", re.DOTALL)
 def period_of(word: str, column: CatalogColumn) -> Period:
     """Returns the period for PER word OF a column. Refuses a type that does not determine the period of a row."""
     if not sql_type(column.type_name).is_moment:
+        converted = ""
+        if sql_type(column.type_name).is_text:
+            format_ = "by the format that dp_check of the table without a policy names"
+            converted = f": ALTER TABLE .. ALTER {column.name} TYPE TIMESTAMP USING try_strptime(..), {format_}"
         raise Refusal(
             f"{column.name} is {sql_type(column.type_name).word}, which does not say of which {word.lower()} a row "
             "is, whatever the session's time zone",
-            accepted="a column of type DATE or TIMESTAMP",
+            accepted=f"a column of type DATE or TIMESTAMP{converted}",
         )
     return Period(word, column.name)
 

@@ -114,3 +114,22 @@ def test_many_columns_are_cut(open_clinic: Callable[..., Clinic]) -> None:
     clinic = open_clinic()
     clinic.con.execute(f"CREATE TABLE t (id INTEGER, {', '.join(f'l{n} INTEGER[]' for n in range(MOST_NAMES + 9))})")
     assert len(suggested(drafted(clinic, "t"))) == MOST_NAMES
+
+
+def test_a_policy_over_dates_that_are_texts_says_how_to_convert_them(open_clinic: Callable[..., Clinic]) -> None:
+    """RANGE and PER name the ALTER TABLE, and the policy is accepted once it was typed."""
+    clinic = open_clinic()
+    day = "'0' || (1 + range % 9) || '.05.2024'"
+    clinic.con.execute(f"CREATE TABLE t AS SELECT range // 3 AS id, {day} AS came FROM range(90)")
+    head = "CREATE PRIVACY POLICY ON t (PRIVACY UNIT id {}MAX ROWS 3, BUDGET (epsilon = 1){})"
+    ranged = head.format("", ", DOMAIN came RANGE 2024-05-01 TO 2024-06-01 STEP DAY")
+    told = clinic.refused(ranged)
+    assert "ALTER TABLE .. ALTER came TYPE DATE USING CAST(try_strptime(came, '%d.%m.%Y') AS DATE)" in told
+    told = clinic.refused(head.format("PER MONTH OF came ", ""))
+    assert "try_strptime(..), by the format that dp_check of the table without a policy names" in told
+    (way,) = [row[2] for row in clinic.rows("FROM dp_check('t')") if "are dates by" in row[0]]
+    clinic.con.execute(way.partition(": ")[2])
+    clinic.dp(ranged)
+    clinic.con.execute("CREATE TABLE u AS FROM t")
+    by_month = head.replace("ON t", "ON u").replace("(epsilon = 1)", "(epsilon = 1) PER MONTH")
+    clinic.dp(by_month.format("PER MONTH OF came ", ""))
