@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,6 +107,25 @@ def test_looking_around_charges_nothing(attached: Attached) -> None:
     )
     assert err == ""
     assert attached.charges() == before
+
+
+def test_a_client_lists_its_tables_without_a_question(attached: Attached) -> None:
+    """Quack 1.5.5 asks two things at ATTACH, and none when a client lists tables: the server cannot answer.
+
+    So SHOW TABLES is empty, although the names of the attached views are known, and dp_tables takes its place.
+    """
+    log = attached.database.with_name("clinic_private_audit.jsonl")
+    before = len(log.read_text(encoding="utf-8").splitlines())
+    listings = (
+        "SHOW TABLES; SHOW ALL TABLES; USE clinic; SHOW TABLES; SHOW ALL TABLES; SELECT table_name FROM "
+        "information_schema.tables; SELECT table_name FROM information_schema.columns; SELECT table_name FROM "
+        "duckdb_tables(); SHOW TABLES FROM clinic;"
+    )
+    out, err = attached.says(f".print ====\n{listings}")
+    assert (out.partition("====\n")[2], err) == ("", "")
+    notes = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()[before:]]
+    asked = [note["statement"].split() for note in notes if note["event"] == "answered"]
+    assert [words[words.index("FROM") + 1] for words in asked] == ["information_schema.schemata", "duckdb_tables()"]
 
 
 def test_what_duckdb_binds_it_asks(attached: Attached) -> None:
