@@ -21,7 +21,7 @@ from dpduck.server.gate import Service
 from dpduck.server.limits import Limits
 from dpduck.server.mcp.protocol import agent_server, require_sdk
 from dpduck.server.principals import Principal
-from dpduck.server.web.listener import _OPEN, page_address
+from dpduck.server.web.listener import page_address
 from dpduck.server.web.requests import PageHosts, place_of
 from dpduck.values.errors import DpduckError, PermissionRefusal, StoreError
 
@@ -37,8 +37,13 @@ HEAD_BYTES, BESIDE_BYTES = 16_384, 65_536
 """Bytes of a request's headers, and of its body beside the statement."""
 
 _BYTES_OF_A_CHARACTER = 12  # two escapes of JSON
+_OPEN = (
+    "agents are served at {} without TLS: from the proxy to here tokens travel in the clear, which a network of its "
+    "own makes up for; accepted without it: --mcp 127.0.0.1:PORT, or --tls-certificate with --tls-key"
+)
 _TOKEN = re.compile(rb"[Bb]earer ([A-Za-z0-9_.~+/=-]{1,200})")
-PRINCIPAL = "dpduck.principal"
+PRINCIPAL, GONE = "dpduck.principal", "dpduck.gone"
+"""Keys of a request: its principal with the token, and whether its client has gone."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -54,7 +59,9 @@ class AgentGateway:
         self._service, self._hosts = service, hosts
         self._most = BESIDE_BYTES + _BYTES_OF_A_CHARACTER * limits.characters
         self._at_work = Counter[str]()
-        server = agent_server(service, lambda context: principal_of(service, context))
+        server = agent_server(
+            service, lambda context: principal_of(service, context), lambda context: context.request.scope[GONE]()
+        )
         self.manager = StreamableHTTPSessionManager(
             server, json_response=True, stateless=True, max_request_body_size=self._most
         )
@@ -97,17 +104,30 @@ class AgentGateway:
         if body is None or not is_message(body):
             await _send(send, 400)
             return
-        messages = [{"type": "http.request", "body": body, "more_body": False}]
+        messages, gone = [{"type": "http.request", "body": body, "more_body": False}], threading.Event()
+
+        async def watch() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            gone.set()
 
         async def replay() -> MutableMapping[str, Any]:
-            return messages.pop() if messages else await receive()
+            if messages:
+                return messages.pop()
+            await asyncio.wait([watching])
+            return {"type": "http.disconnect"}
 
         async def send_safely(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 message = {**message, "headers": [*message.get("headers", []), *_ALWAYS]}
             await send(message)
 
-        await self.manager.handle_request({**scope, PRINCIPAL: (principal.name, token)}, replay, send_safely)
+        watching = asyncio.create_task(watch())
+        try:
+            known = {PRINCIPAL: (principal.name, token), GONE: gone.is_set}
+            await self.manager.handle_request({**scope, **known}, replay, send_safely)
+        finally:
+            watching.cancel()
 
 
 def principal_of(service: Service, context: Any) -> Principal:

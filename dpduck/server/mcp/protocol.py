@@ -46,8 +46,8 @@ def require_sdk() -> None:
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def agent_server(service: Service, who: Who) -> Server[Any]:
-    """Returns a server of the SDK with the tools of agents."""
+def agent_server(service: Service, who: Who, has_gone: Callable[[Any], bool] = lambda _: False) -> Server[Any]:
+    """Returns a server of the SDK with the tools of agents. has_gone: tells whether the client of a call has gone."""
     import anyio  # noqa: PLC0415
     import mcp_types as types  # noqa: PLC0415
     from mcp.server.lowlevel.server import Server  # noqa: PLC0415
@@ -63,7 +63,10 @@ def agent_server(service: Service, who: Who) -> Server[Any]:
         gone = threading.Event()
 
         def run() -> tuple[dict[str, Any], bool]:
-            return run_tool(service, who, context, params.name, params.arguments, gone.is_set)
+            def given_up() -> bool:
+                return gone.is_set() or has_gone(context)
+
+            return run_tool(service, who, context, params.name, params.arguments, given_up)
 
         try:
             result, refused = await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=places[0])

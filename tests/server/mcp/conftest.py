@@ -9,7 +9,11 @@ import pytest
 from tests.server.mcp.client import Agent, serving_agents
 from tests.server.served import Served
 
-pytest.importorskip("mcp", reason="the extra mcp is not installed")
+
+@pytest.fixture(autouse=True, scope="session")
+def _sdk() -> None:
+    """Nothing here is tried without the SDK."""
+    pytest.importorskip("mcp", reason="the extra mcp is not installed")
 
 
 @pytest.fixture(scope="module")

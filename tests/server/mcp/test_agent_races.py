@@ -76,14 +76,9 @@ def test_a_client_that_goes_pays_once(served: Served, agent_port: int) -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
         "name": "ask", "arguments": {"sql": COUNT.format("0.0451"), "anew": True}}}  # fmt: skip
     body = json.dumps(message).encode()
-    head = [
-        "POST /mcp HTTP/1.1", f"Host: 127.0.0.1:{agent_port}", f"Authorization: Bearer {agent.token}",
-        "Content-Type: application/json", "Accept: application/json, text/event-stream",
-        f"MCP-Protocol-Version: {VERSION}", f"Content-Length: {len(body)}", "", "",
-    ]  # fmt: skip
     for pause in (0.0, 0.01, 0.05, 0.2, 0.0, 0.1):
         with socket.create_connection(("127.0.0.1", agent_port), timeout=60) as client:
-            client.sendall("\r\n".join(head).encode() + body)
+            client.sendall(head_of(agent, len(body)).encode() + body)
             time.sleep(pause)
     assert agent.call("ask", sql=COUNT.format("0.0451"), anew=True).result["data"]["rows"]
     assert len(served.spent()) == before + 1, "whatever was cut off"
@@ -91,6 +86,33 @@ def test_a_client_that_goes_pays_once(served: Served, agent_port: int) -> None:
     while served.service.gate._running and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not served.service.gate._running, "no call is left"
+
+
+@pytest.mark.slow
+def test_work_for_a_client_that_went_ends(served: Served, alice: Agent) -> None:
+    """A statement over released tables that nobody waits for does not go on, whatever time it may take."""
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+        "name": "known", "arguments": {"sql": "SELECT sum(hash(a.range)) FROM range(900000000000) a"}}})  # fmt: skip
+    with socket.create_connection(("127.0.0.1", alice.port), timeout=60) as client:
+        client.sendall(f"{head_of(alice, len(body))}{body}".encode())
+        deadline = time.monotonic() + 60
+        while not served.service.gate._running["alice"] and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert served.service.gate._running["alice"]
+    deadline = time.monotonic() + 200
+    while served.service.gate._running["alice"] and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not served.service.gate._running["alice"], "its limit is 600 seconds"
+
+
+def head_of(agent: Agent, length: int) -> str:
+    """Returns the first line and the headers of a call."""
+    lines = [
+        "POST /mcp HTTP/1.1", f"Host: 127.0.0.1:{agent.port}", f"Authorization: Bearer {agent.token}",
+        "Content-Type: application/json", "Accept: application/json, text/event-stream",
+        f"MCP-Protocol-Version: {VERSION}", f"Content-Length: {length}", "", "",
+    ]  # fmt: skip
+    return "\r\n".join(lines)
 
 
 def test_a_token_revoked_in_the_middle(tmp_path: Path, own_state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
