@@ -130,3 +130,11 @@ def test_what_is_supported_is_bounded() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert "duckdb>=1.5.5,<3" in project["dependencies"]
     assert "run: .ci/run" in (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+
+
+def test_extras_are_installed_from_a_clone() -> None:
+    """No registry of packages has dpduck, so "pip install 'dpduck[..]'" would find nothing."""
+    texts = [path for folder in ("dpduck", "docs", "sql", "site") for path in (ROOT / folder).rglob("*")]
+    texts = [path for path in (*texts, ROOT / "README.md") if path.suffix in (".py", ".md", ".sql")]
+    assert len(texts) > 300
+    assert [path.name for path in texts if re.search(r"dpduck\[\w+\]'", path.read_text("utf-8"))] == []

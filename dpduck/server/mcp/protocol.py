@@ -41,7 +41,7 @@ def require_sdk() -> None:
         import mcp.server.lowlevel.server  # noqa: F401, PLC0415
         import uvicorn  # noqa: F401, PLC0415
     except ImportError:
-        raise StoreError("agents need the package mcp; accepted: pip install 'dpduck[mcp]'") from None
+        raise StoreError("agents need the package mcp; accepted: pip install '.[mcp]' in dpduck's folder") from None
     for name in ("mcp", "uvicorn"):  # their warnings quote what clients send
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
