@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import pytest
 from dpduck.store.attaching import open_database
 from dpduck.values.errors import StoreError
 from tests.support.newer_file import make_newer
-from tests.support.second_duckdb import other_python, run_python
+from tests.support.second_duckdb import ROOT, other_python, run_python
+
+PRODUCT = ROOT / "dpduck"
 
 MAKE = """
 import sys
@@ -114,6 +117,20 @@ def test_a_new_file_is_of_the_older_format(tmp_path: Path) -> None:
     with open_database(tmp_path / "new.duckdb") as con:
         ((tags,),) = con.execute("SELECT tags FROM duckdb_databases() WHERE database_name = 'new'").fetchall()
     assert tags["storage_version"].startswith(("v1.0", "v1.5"))
+
+
+def test_files_are_made_in_few_places() -> None:
+    """Who opens a database file by duckdb.connect, which may make one of DuckDB 2.0, is named here with a reason."""
+    opened = re.compile(r"duckdb\.connect\((?!\)|\":memory:\")")
+    texts = {path.relative_to(PRODUCT).as_posix(): path.read_text("utf-8") for path in PRODUCT.rglob("*.py")}
+    assert {name for name, text in texts.items() if opened.search(text)} == {
+        "store/attaching.py",  # open_database, which tells 2.0 the format
+        "commands/preparing.py",  # of a database that is there
+        "commands/names_of_tables.py",  # read-only
+        "server/local_vault.py",  # read-only
+    }
+    made = re.compile(r"ATTACH (?:IF NOT EXISTS )?\{[^}]*\} AS \S+ \((?!READ_ONLY|STORAGE_VERSION|TYPE|\{options\})")
+    assert [name for name, text in texts.items() if made.search(text)] == []
 
 
 def test_a_newer_file_is_named_with_its_writer(tmp_path: Path) -> None:
