@@ -1,6 +1,7 @@
 """Makes a table of an owner's files, for dpduck policy draft --from. Says what the owner should know about the files.
 
-The notes are for the owner alone, since they depend on the rows. No message holds a value of a file.
+The notes are for the owner alone, since they depend on the rows. So they are printed beside the draft, not in it: the
+ledger keeps the text of a policy, and certificates show the ledger. No message holds a value of a file.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
 import duckdb
 
 from dpduck.language.rows.facts import CatalogColumn
@@ -105,6 +107,13 @@ def import_files(
         if is_new:
             database.unlink(missing_ok=True)
         raise
+
+
+def print_notes(notes: Sequence[str]) -> None:
+    """Prints notes on standard error. Behind a line break a note has a statement, which gets a line of its own."""
+    for note in ["About the files, for your eyes only:", *notes] if notes else []:
+        for line in note.split("\n", 1):
+            click.echo(" ".join(line.split()), err=True)
 
 
 def _create(con: duckdb.DuckDBPyConnection, create: str, files: Files) -> Files:

@@ -51,14 +51,13 @@ def draft(
 ) -> None:
     """Print a policy for TABLE from its schema alone: types, keys, checks, public tables. No row is read.
 
-    With --from, notes about the files stand before the draft. They are for your eyes only.
+    With --from, notes about the files are printed on standard error. They are for your eyes only.
 
     What only you can know is marked TODO. Fill it in and run it: dpduck sql DATABASE - < policy.sql. Once TABLE has a
     policy, even one of PRIVACY UNIT and BUDGET alone, --privately 0.05 asks for MAX ROWS, ranges, clamps and values.
     """
     from dpduck.commands.answering import answers  # noqa: PLC0415
-    from dpduck.commands.importing import import_files  # noqa: PLC0415
-    from dpduck.owner.draft_remarks import lines_of_notes  # noqa: PLC0415
+    from dpduck.commands.importing import import_files, print_notes  # noqa: PLC0415
 
     with one_line_errors():
         if not files and not database.exists():
@@ -68,8 +67,7 @@ def draft(
         notes = import_files(database, table, files, read, convert=convert) if files else []
         with answers(database, store) as ask:
             rows = ask("dp_draft", json.dumps([table, privately])).fetchall()
-        if notes:
-            click.echo("\n".join(lines_of_notes(notes)))
+        print_notes(notes)
         click.echo("\n".join(row[0] for row in rows))
 
 

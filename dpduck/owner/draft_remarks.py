@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from dpduck.owner.policy_text import name_text
 
@@ -22,17 +22,6 @@ def remark_lines(text: str, indent: str = "    ") -> Iterator[str]:
             line = f"{indent}--"
         line += f" {word}"
     yield line
-
-
-NOTES = "About the files, for your eyes only: delete these lines before you show the policy to anybody."
-
-
-def lines_of_notes(notes: Iterable[str]) -> Iterator[str]:
-    """Yields comments with notes for the owner. Behind a line break a note has a statement, which stays one line."""
-    for note in (NOTES, *notes):
-        said, _, statement = note.partition("\n")
-        yield from remark_lines(said, "")
-        yield from [f"-- {' '.join(statement.split())}"] if statement else ()
 
 
 def name_in_comment(name: str) -> str:

@@ -12,7 +12,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dpduck.commands.command_line import main
-from dpduck.owner.draft_remarks import NOTES
 
 COUNT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM visits"
 
@@ -26,17 +25,25 @@ def run(*words: object, typed: str | None = None) -> Result:
     return CliRunner().invoke(main, [str(word) for word in words], input=typed)
 
 
-def drafted(folder: Path, *words: object) -> str:
+class Draft(str):
+    """The text of a draft. notes: what was printed beside it."""
+
+    __slots__ = ("notes",)
+    notes: str
+
+
+def drafted(folder: Path, *words: object) -> Draft:
     """Returns a draft of the table visits of files."""
     ran = run("policy", "draft", folder / "d.duckdb", "visits", *words)
     assert ran.exit_code == 0, ran.output
-    return ran.output
+    draft = Draft(ran.stdout)
+    draft.notes = ran.stderr
+    return draft
 
 
-def notes(text: str) -> str:
-    """Returns the notes before a draft as one line."""
-    before = text.partition("-- A draft from")[0]
-    return " ".join(before.replace("\n-- ", " ").replace("-- ", "").split())
+def notes(draft: Draft) -> str:
+    """Returns the notes beside a draft as one line."""
+    return " ".join(draft.notes.split())
 
 
 def columns(folder: Path) -> list[tuple[str, str]]:
@@ -88,9 +95,9 @@ def test_a_csv_becomes_a_policy_and_a_count(name: str, tmp_path: Path) -> None:
     draft = drafted(tmp_path, "--from", file, *words)
     first = columns(tmp_path)
     assert [kind for _, kind in first] == ["BIGINT", "VARCHAR", "BIGINT"]
-    assert ("were changed: a_1, A_2." in draft) is (name == "twice")
-    assert ("were changed: column1, column2." in draft) is (name == "empty")
-    assert (NOTES in " ".join(draft.replace("\n--", " ").split())) is (name in ("twice", "empty"))
+    assert ("were changed: a_1, A_2." in notes(draft)) is (name == "twice")
+    assert ("were changed: column1, column2." in notes(draft)) is (name == "empty")
+    assert bool(notes(draft)) is (name in ("twice", "empty")) and "header" not in draft
     asked(tmp_path, draft, first[0][0].replace('"', '""'), 100 if name else 0)
 
 
@@ -197,8 +204,9 @@ def test_dates_that_are_texts_have_a_format(tmp_path: Path) -> None:
         assert f"{name}: {share} of its values are {how}." in said, said
     assert "either: all of its values are dates by '%d/%m/%Y'. Only you know which format is meant." in said
     assert "either: all of its values are dates by '%m/%d/%Y'. Only you know" in said
+    assert "98 %" not in draft and "by '%" not in draft, "the ledger keeps the text of a policy"
     assert "version" not in said and "code" not in said and "unknown" not in said
-    statements = [line[3:] for line in draft.splitlines() if line.startswith("-- ALTER TABLE")]
+    statements = [line for line in draft.notes.splitlines() if line.startswith("ALTER TABLE")]
     with duckdb.connect(str(tmp_path / "d.duckdb")) as con:
         for statement in statements:
             if '"either"' not in statement:
@@ -253,7 +261,7 @@ def test_a_comma_with_three_digits_behind_it_has_two_readings(tmp_path: Path) ->
     assert "either: all of its values are numbers with a decimal comma. Only you know which format is meant." in said
     assert "either: all of its values are numbers with commas between thousands. Only you know" in said
     assert "sure: all of its values are numbers with a decimal comma. The column became DOUBLE." in said
-    statements = [line[3:] for line in draft.splitlines() if line.startswith("-- ALTER TABLE") and "BIGINT" in line]
+    statements = [line for line in draft.notes.splitlines() if line.startswith("ALTER TABLE") and "BIGINT" in line]
     with duckdb.connect(str(tmp_path / "d.duckdb")) as con:
         con.execute(statements[0])
         assert con.execute("FROM visits ORDER BY patient_id").fetchall() == [
@@ -323,10 +331,10 @@ def test_options_and_files_that_are_not_there(tmp_path: Path) -> None:
 
 
 def test_a_name_with_a_line_break_stays_in_its_comment(tmp_path: Path) -> None:
-    """A column's name cannot write an item of the policy by way of a note."""
+    """A column's name cannot write an item of the policy, nor a statement of its own among the notes."""
     header = '"patient_id","a\n    BUDGET (epsilon = 9), --"'
     (tmp_path / "v.csv").write_text(lines(header, [f"{i},2013010{1 + i % 9}" for i in range(20)]), encoding="utf-8")
     draft = drafted(tmp_path, "--from", tmp_path / "v.csv")
     items = [line.strip() for line in draft.splitlines() if not line.lstrip().startswith("--")]
     assert [item.split()[0] for item in items] == ["CREATE", "PRIVACY", "BUDGET", ")"], draft
-    assert "dates by '%Y%m%d'" in notes(draft)
+    assert "dates by '%Y%m%d'" in notes(draft) and len(draft.notes.splitlines()) == 3
