@@ -15,7 +15,7 @@ from dpduck.values.sqltypes import sql_type
 _PERSON = re.compile(
     r"(person|people|patient|customer|client|user|member|employee|student|pupil|household|subscriber|citizen|resident|"
     r"passenger|voter|taxpayer|patron|donor|tenant|guest|driver|rider|player|visitor|respondent|participant)s?"
-    r"(_?(id|key|no|nr|num|number|code|uuid))?|ssn|pid|uid|nino",
+    r"([ _-]?(id|key|no|nr|num|number|code|uuid))?|ssn|pid|uid|nino",
     re.IGNORECASE,
 )
 """Names of columns that often identify the protected person."""

@@ -133,3 +133,11 @@ def test_a_policy_over_dates_that_are_texts_says_how_to_convert_them(open_clinic
     clinic.con.execute("CREATE TABLE u AS FROM t")
     by_month = head.replace("ON t", "ON u").replace("(epsilon = 1)", "(epsilon = 1) PER MONTH")
     clinic.dp(by_month.format("PER MONTH OF came ", ""))
+
+
+@pytest.mark.parametrize("name", ["patient_id", "Patient-Nr", "customer no", "PATIENTID", "users", "patience", "idea"])
+def test_names_of_people_may_have_blanks(name: str, open_clinic: Callable[..., Clinic]) -> None:
+    """A column that identifies a person is suggested as the unit, also by a name of an export."""
+    clinic = open_clinic()
+    clinic.con.execute(f'CREATE TABLE t (x INTEGER, "{name}" INTEGER)')
+    assert ("PRIVACY UNIT TODO" in drafted(clinic, "t")) is (name in ("patience", "idea"))
