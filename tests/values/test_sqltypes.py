@@ -379,6 +379,7 @@ _NAMES = "|".join([*sorted(WORDS, key=len, reverse=True), "TINY", "SMALL", "BIG"
 ALTERNATIVES = re.compile(rf"\b(?:{_NAMES})[)?]*\|(?!\|)")
 PARTS_OF_TEXTS = {"startswith", "endswith", "partition", "rpartition", "removeprefix", "removesuffix", "split"}
 ELSEWHERE = {
+    "dpduck/commands/owner_session.py": (1, "types that Arrow does not have"),
     "dpduck/auditor/conditions.py": (1, "how a literal of a type is written"),
     "dpduck/store/sandbox.py": (1, "examples of literals, for messages"),
     "dpduck/store/postgres.py": (2, "PostgreSQL's types as DuckDB reads them"),

@@ -60,7 +60,7 @@ def per_cent_of(plan: Mapping[str, Any] | None) -> float | None:
     """
     if plan is None or not is_charged(plan):
         return 0.0
-    parts = [float(part) for part in _PER_CENT.findall(str(plan["price"] or "").partition("(")[0])]
+    parts = [float(part) for part in _PER_CENT.findall(str(plan["price"] or "").split(" (")[0])]
     return max(parts, default=None)
 
 
