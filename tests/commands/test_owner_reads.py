@@ -14,8 +14,10 @@ from click.testing import CliRunner, Result
 from dpduck.commands.command_line import main
 from dpduck.commands.owner_session import OwnerSession, rows_of
 from dpduck.server.locked import ReleasedTables, answer_place, is_named, missing_table
+from dpduck.values.errors import DpduckError
 from tests.server.doors import door_process
 from tests.server.served import CANARY, make_clinic
+from tests.server.statement_lists import FOLDER, statements
 
 QUERIES = (
     "SELECT age, n FROM private.ages ORDER BY age LIMIT 3",
@@ -120,6 +122,28 @@ def test_nothing_else_is_read_or_written(clinic: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in file.parent.iterdir()) == ["words.csv"]
     with duckdb.connect(str(clinic), read_only=True) as con:
         assert con.execute("SELECT count(*) FROM secret").fetchall() == [(1,)]
+
+
+def test_no_attack_of_a_client_reads_a_row(clinic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Statements that servers refuse: refused here, too, or answered without a private row, a file or a charge."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    written = (FOLDER / "attacks.sql").read_text("utf-8").split("\n# --- ")
+    names = ("two statements", "listeners", "SQL hidden", "figures of the instance", "answers of", "files", "changes")
+    there = {line for part in written if part.startswith(names) for line in part.splitlines()[1:]}
+    listed = [text for text in statements("attacks.sql") if text in there and "PRIVACY POLICY" not in text]
+    assert len(listed) > 150
+    with OwnerSession(clinic, None) as session:
+        before, rows_before = session.ask("dp_ledger", None).fetchall(), session.run("FROM ages").fetchall()
+        for text in listed:
+            try:
+                said = repr(session.run(text).limit(50).fetchall())
+            except (duckdb.Error, DpduckError, RecursionError, UnicodeError) as error:
+                said = str(error)
+            assert CANARY not in said, text
+        assert session.ask("dp_ledger", None).fetchall() == before
+        assert session.run("FROM ages").fetchall() == rows_before
+    assert list(Path.cwd().iterdir()) == []
 
 
 def test_a_missing_view_is_named(clinic: Path) -> None:
