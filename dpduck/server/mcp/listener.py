@@ -160,6 +160,7 @@ def token_of(scope: Mapping[str, Any], hosts: PageHosts) -> str | None:
         and len(kinds) == 1
         and kinds[0].partition(b";")[0].strip().lower() == b"application/json"
         and b"cookie" not in headers
+        and b"transfer-encoding" not in headers
         and len(tokens) == 1
     )
     return tokens[0][1].decode("ascii") if fits and tokens[0] is not None else None

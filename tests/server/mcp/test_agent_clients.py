@@ -175,6 +175,7 @@ def test_lines_that_are_no_messages(database: Path) -> None:
         watch.cancel()
 
 
+@pytest.mark.slow
 def test_a_name_that_is_none(database: Path) -> None:
     """A principal that there is not, and a command without one, end with one line."""
     command = [sys.executable, "-m", "dpduck.commands.command_line", "mcp", str(database)]

@@ -186,7 +186,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     tool=st.one_of(st.sampled_from(["ask", "known", "price", "columns", "tables"]), st.text(max_size=9)),
     given_arguments=st.one_of(
@@ -199,7 +199,7 @@ VALUES = st.recursive(
 def test_whatever_is_asked_is_answered_or_refused(
     served: Served, tool: str, given_arguments: dict[str, object]
 ) -> None:
-    """400 calls at random: one line or a result, no private value, and a charge only where the result says so."""
+    """200 calls at random: one line or a result, no private value, and a charge only where the result says so."""
     principal = served.service.book.find("bob")
     before = len(served.spent())
     result, refused = run_tool(served.service, lambda _: principal, None, tool, given_arguments, never)

