@@ -63,16 +63,30 @@ def scope_of(request: SelectRequest) -> str:
             unit += ", and the delta of keys has no bound for them"
     keys = []
     for key in request.question.keys:
-        domains = [request.question.sources[position].domain for position in key.sources]
-        without = [domain for domain in domains if not domain.with_null]
-        others = [domain for domain in domains if _leaves_out(domain)]
-        left = " or ".join(word for word, missing in (("NULL", without), ("other values", others)) if missing)
+        left = _left_out_by(key, request)
         size = "selected values" if not key.labels else f"{len(key.labels)} values"
         keys.append(f"{key.name} ({size}{f', rows with {left} are not counted' if left else ''})")
     cut = warn_of_count_bounds(request)
     if request.question.totals:
         cut = "; ".join(filter(None, (cut, PUBLIC_TOTALS)))
     return f"protects {unit}" + (f"; by {', '.join(keys)}" if keys else "") + (f"; {cut}" if cut else "")
+
+
+def rows_left_out(request: SelectRequest) -> str:
+    """Returns which rows the domains of the keys leave out, '' for none."""
+    names = dict[str, list[str]]()
+    for key in request.question.keys:
+        if left := _left_out_by(key, request):
+            names.setdefault(left, []).append(key.name)
+    return "; ".join(f"rows with {left} of {', '.join(keys)} are not counted" for left, keys in names.items())
+
+
+def _left_out_by(key: Key, request: SelectRequest) -> str:
+    """Returns what the domains of a key leave out: NULL, other values, both or nothing."""
+    domains = [request.question.sources[position].domain for position in key.sources]
+    without = [domain for domain in domains if not domain.with_null]
+    others = [domain for domain in domains if _leaves_out(domain)]
+    return " or ".join(word for word, missing in (("NULL", without), ("other values", others)) if missing)
 
 
 def notes_of(analysis: Analysis, release: StoredRelease) -> dict[str, str]:

@@ -43,6 +43,9 @@ DESCRIBED = {"run": "describe", "ask": "describe_ask"}
 """Actions that use up budget, or a round of a session, each with the action that returns only the columns."""
 
 ASKING = "SELECT WITH DIFFERENTIAL_PRIVACY .. FROM a table of dp_policies()"
+NOT_CREATING = QUERIES | {"DROP", "REFRESH"}
+"""First words of statements that make no private view."""
+
 NO_ROOM = "the server has no room for more private views"
 STREAMED = 5.0
 """Work of a principal within about ten seconds, in units of Limits.work, beyond which statements run in runners."""
@@ -292,7 +295,7 @@ class Gate:
 
     def _ask_vault(self, principal: Principal, call: Call, charged: list[int], terms: ClientTerms) -> str:
         word = first_word(call.argument or "") if call.action == "run" else "SELECT"
-        if word == "CREATE":
+        if word not in NOT_CREATING:  # the parser of dp() may see another word behind a comment
             self._require_view_room(principal)
         ceiling = terms.ceiling(call.argument)
         reply = self._vault.ask(principal.name, call.action, call.argument, self._limits.release_seconds, ceiling)

@@ -217,6 +217,8 @@ class _Walk:
             if name in MACROS:
                 raise _refusal(f"{name}(..) is a table function", f"FROM {name}(..)")
             raise _refusal(f"the function {name[:80]!r} is not on the list", "arithmetic, text, date and aggregates")
+        if part.get("export_state"):  # DuckDB leaves bytes of a state unset, which may hold anybody's memory
+            raise _refusal("EXPORT_STATE is refused", "the aggregate itself")
         several = name in syntax.AGGREGATE and len(children_of(part)) > 1  # max(n, 1000) keeps a thousand values
         self.streams &= name in syntax.STREAMED and not several
 

@@ -47,6 +47,10 @@ LISTINGS = {
 }
 
 
+class NoRoom(StoreError):
+    """Refusal of rows for which there is no memory now."""
+
+
 class PublicDatabase:
     """DuckDB instance that clients read. Many threads may use it."""
 
@@ -128,12 +132,12 @@ class PublicDatabase:
                 self._drop(self._kept.room_for(principal, size))
             try:
                 self._insert(key, rows)
-            except StoreError:  # makes room by removing old answers, which nobody waits for
+            except NoRoom:  # makes room by removing old answers, which nobody waits for
                 with self._lock:
                     self._drop(self._kept.unread())
                 try:
                     self._insert(key, rows)
-                except StoreError:
+                except NoRoom:
                     raise Refusal(
                         "the server has no room for this result now", accepted="a smaller result, or a minute later"
                     ) from None
@@ -190,8 +194,10 @@ class PublicDatabase:
                 cursor.execute("BEGIN")
                 yield cursor
                 cursor.execute("COMMIT")
-        except (duckdb.Error, MemoryError):
-            raise StoreError("the server cannot keep these rows; accepted: a server with more memory") from None
+        except (duckdb.OutOfMemoryException, MemoryError):
+            raise NoRoom("the server cannot keep these rows; accepted: a server with more memory") from None
+        except duckdb.Error:
+            raise StoreError("no table has columns of these types; accepted: CAST(.. AS VARCHAR)") from None
 
 
 def answer_name(key: str) -> str:

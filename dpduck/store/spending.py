@@ -101,12 +101,16 @@ def warn_of(spent: Fraction, whole: Fraction) -> str | None:
 def warn_of_budget(ledger: Ledger, unit_key: str, periods: Periods | None, added: Charge | None = None) -> str:
     """Returns a warning about a unit's budget, in the periods that were charged, '' for none. added: a charge to come.
 
-    It is for the owner alone, since it says how much all principals spent together.
+    A charge that does not fit has no warning, since it is refused. Warnings are for the owner alone, since they say
+    how much all principals spent together.
     """
     budget, spent = ledger.latest(unit_key, periods)
     if budget is None:
         return ""
-    warning = warn_of(_amount(add_charges(spent, added) if added else spent, budget), _whole(budget))
+    amount = _amount(add_charges(spent, added) if added else spent, budget)
+    if added and amount > _whole(budget):
+        return ""
+    warning = warn_of(amount, _whole(budget))
     return f"the budget of {unit_key}: {warning}" if warning else ""
 
 

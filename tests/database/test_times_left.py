@@ -7,6 +7,7 @@ import re
 from fractions import Fraction
 from typing import Any
 
+import duckdb
 import pytest
 
 import dpduck
@@ -178,7 +179,10 @@ def test_prices_by_a_factor() -> None:
 
 
 def test_a_person_is_warned_at_80_percent() -> None:
-    """The line at a terminal warns before the charge that brings a budget to 80 %, and dp_budget afterwards."""
+    """The line at a terminal warns before the charge that brings a budget to 80 %, and dp_budget afterwards.
+
+    A statement that the budget refuses has no warning.
+    """
     one = clinic("epsilon = 2")
     database = database_of(one.con)
     assert isinstance(database, Database)
@@ -192,6 +196,10 @@ def test_a_person_is_warned_at_80_percent() -> None:
     one.dp(by("sex", "0.1"))
     assert "with this answer, the budget of memory.main.visits.patient: 80 % is spent" in stream.getvalue()
     assert one.value("SELECT warning FROM dp_budget()") == "80 % is spent"
+    said = stream.getvalue()
+    with pytest.raises(duckdb.Error, match="budget"):
+        one.dp(by("sex", "0.5"))
+    assert stream.getvalue() == said
     one.dp(by("sex", "0.4"))
     assert one.value("SELECT warning FROM dp_budget()") == "all of it is spent"
 
@@ -206,4 +214,5 @@ def test_explain_in_words_says_both(capsys: pytest.CaptureFixture[str], tmp_path
     explain_in_words(path, None, asked("epsilon = 0.3"))
     said = " ".join(capsys.readouterr().out.split())
     assert "left: you can still ask this 6 times" in said
+    assert re.search(r"rows with NULL( or other values)? of sex are not counted", said)
     assert "at other prices: epsilon = 0.15: 7.5 %, 13 times; epsilon = 0.3: 15 %, 6 times;" in said

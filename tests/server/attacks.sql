@@ -515,3 +515,7 @@ SELECT count(*) FROM visits; SELECT 1
 WITH ages AS (FROM visits) SELECT ward, count(*) FROM visits JOIN ages USING (ward) GROUP BY ward
 SELECT ward, count(*) FROM visits GROUP BY ward INTO x
 SELECT count(*) FROM visits WHERE EXISTS (SELECT 1 FROM visits AS v WHERE v.patient = 3)
+# --- the state of an aggregate, in which DuckDB leaves bytes of memory
+SELECT CAST(max(CAST(n AS HUGEINT)) FILTER (WHERE n IS NULL) EXPORT_STATE AS BLOB) AS x FROM ward_cube GROUP BY n
+SELECT max(CAST(n AS HUGEINT)) EXPORT_STATE AS x FROM ward_cube, range(200) AS t(i) GROUP BY n, i
+SELECT finalize(sum(n) EXPORT_STATE) FROM ages

@@ -88,10 +88,25 @@ def test_the_number_of_views_is_bounded(tmp_path: Path, own_state: Path) -> None
     try:
         opened.rows("bob", ask(SMALL.format("sex")))
         again = SMALL.format("sex").replace("smallsex", "again")
-        assert "at most 1 of" in opened.refused("bob", ask(again))
+        for disguise in ("", "{##}", "/*/**/", "{# x #} "):
+            assert "at most 1 of" in opened.refused("bob", ask(disguise + again))
         assert opened.rows("alice", ask(again)) == [("private.again is ready",)]
         opened.rows("bob", ask("DROP PRIVATE VIEW smallsex"))
         opened.rows("bob", ask(again.replace("again", "third")))
+    finally:
+        opened.service.close()
+
+
+def test_a_type_without_a_table_removes_nothing(tmp_path: Path, own_state: Path) -> None:
+    """A result that no table can keep is refused, and the old answers of others stay. So is room made for others."""
+    opened = open_served(tmp_path)
+    try:
+        held = opened.sql("alice", JOIN)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("dpduck.server.answer_index.YOUNG", 0.0)
+            assert "CAST(.. AS VARCHAR)" in opened.refused("bob", "SELECT row(1, 2)")
+        with opened.service.public.cursor() as cursor:
+            assert cursor.execute(held).fetchall()
     finally:
         opened.service.close()
 

@@ -21,6 +21,7 @@ from dpduck.mechanisms.cubes.plan import CubePlan, MeasurePlan, amount_of, plans
 from dpduck.mechanisms.cubes.seconds import estimate_seconds
 from dpduck.mechanisms.cubes.weighed import bounds
 from dpduck.mechanisms.forecast import Forecast, by_rows
+from dpduck.mechanisms.published_facts import rows_left_out
 from dpduck.mechanisms.unit_counts import warn_of_count_bounds
 from dpduck.strategies.choose import spell_out
 from dpduck.strategies.plan import Plan
@@ -39,7 +40,8 @@ def advice(proposal: CubeProposal, budget: Budget | None, expect_rows: int | Non
     price = cube.request.price
     in_rho = budget is not None and not budget.pure
     same_cost = compute_charge(price.charge, cube_asks(proposal), price.least_rho).rho if in_rho else None
-    parts = (warn_of_count_bounds(cube.request), _bound_of_noise(cube), _whose(cube), _unknown(cube, expect_rows))
+    not_counted, cut = rows_left_out(cube.request), warn_of_count_bounds(cube.request)
+    parts = (not_counted, cut, _bound_of_noise(cube), _whose(cube), _unknown(cube, expect_rows))
     return "; ".join(filter(None, (*parts, _helping(cube, same_cost, expect_rows))))
 
 
