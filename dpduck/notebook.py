@@ -15,10 +15,11 @@ from typing import Any
 
 import duckdb
 
+from dpduck.commands.answering import TOO_DEAR, print_explanation
 from dpduck.commands.errors import one_line
 from dpduck.database.connection import connect, load
 from dpduck.owner.private_names import private_names
-from dpduck.server.bare_statements import read_bare
+from dpduck.server.bare_statements import first_word, read_bare, split_at_ends
 from dpduck.store.attaching import not_opened
 from dpduck.store.cursors import is_ctrl_c
 from dpduck.values.errors import DpduckError, Refusal
@@ -28,7 +29,6 @@ VARIABLE = "con"
 USAGE = "%%dp [--price | --explain] [name <<], and a statement in the lines below"
 _CELL = re.compile(r"\s*(?:--(?P<mode>price|explain)\s*)?(?:(?P<name>[^\W\d]\w*)\s*<<\s*)?")
 _PRICE = "SELECT number, coalesce(price, note), times_left, fits FROM dp_plan({}) WHERE number IS NOT NULL"
-_EXPLAINED = "SELECT strategy, price, seconds, times_left, other_prices, note FROM dp_explain({}) WHERE chosen"
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def load_ipython_extension(shell: Any) -> None:
             print(connect_notebook(shell.user_ns, line))  # noqa: T201 - the answer of the cell
 
     def dp(line: str, cell: str) -> duckdb.DuckDBPyRelation | None:
-        """Runs one statement of dp(), or a SELECT over released tables: %%dp [--price | --explain] [name <<]"""
+        """Runs one statement of dp(), or a plain SELECT: %%dp [--price | --explain] [name <<]"""
         with one_line_errors():
             return run_cell(shell.user_ns, line, cell)
 
@@ -104,12 +104,11 @@ def run_cell(names: dict[str, Any], line: str, cell: str) -> duckdb.DuckDBPyRela
     if asked.mode == "price":
         print("\n".join(prices(connection, cell)))  # noqa: T201 - the answer of the cell
         return None
-    if asked.mode == "explain":
-        print("\n".join(explanations(connection, cell)))  # noqa: T201 - the answer of the cell
+    require_one(cell)
+    if bare is not None and (asked.mode == "explain" or (bare.function == "dp_explain" and not asked.name)):
+        explain(connection, bare.statement)
         return None
-    if bare is None:
-        require_released(connection, cell)
-    shown = read_table(connection, cell if bare is None else bare.query)
+    shown = read_plain(connection, cell) if bare is None else read_table(connection, bare.query)
     if asked.name:
         names[asked.name] = shown
     return shown
@@ -134,26 +133,45 @@ def prices(connection: duckdb.DuckDBPyConnection, statement: str) -> list[str]:
     for number, price, times, fits in rows:
         more = "" if times is None else f"; you can ask this {times:,} time{'s' * (times != 1)}"
         which = f"statement {number}: " if len(rows) > 1 else ""
-        lines.append(f"{which}{price}{more}{'' if fits else '; more than what is left'}")
+        lines.append(f"{which}{price}{more if fits else f'; {TOO_DEAR}'}")
     return lines
 
 
-def explanations(connection: duckdb.DuckDBPyConnection, statement: str) -> list[str]:
-    """Returns a line for each fact of dp_explain about the chosen strategy. Nothing is charged."""
-    found = connection.execute(_EXPLAINED.format(quote_text(statement)))
-    columns = [str(column[0]).replace("_", " ") for column in found.description or ()]
-    facts = [zip(columns, row, strict=True) for row in found.fetchall()]
-    return [f"{name}: {value}" for row in facts for name, value in row if value is not None]
+def explain(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
+    """Prints the errors of a statement's answers, its strategy and its price, as the owner's shell does."""
+
+    def ask(function: str, argument: str | None) -> duckdb.DuckDBPyRelation:
+        return connection.from_arrow(connection.sql(f"FROM {function}({quote_text(argument or '')})").to_arrow_table())
+
+    print_explanation(ask, statement)
 
 
-def require_released(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
-    """Refuses a query that names a private table, so that nobody takes exact rows for private answers."""
+def require_one(cell: str) -> None:
+    """Refuses a cell of several statements, since only the last one would be shown."""
+    statements, rest = split_at_ends(cell)
+    number = len(statements) + bool(first_word(rest))
+    if number > 1:
+        raise Refusal(f"this cell has {number} statements", accepted="a cell for each, or %%dp --price")
+
+
+def read_plain(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation | None:
+    """Runs a query over released tables. For one over a private table, returns what earlier answers tell, for free.
+
+    Refuses it if they tell nothing, so that nobody takes exact rows for private answers.
+    """
     policies = [name for (name,) in connection.execute("SELECT DISTINCT table_name FROM dp_policies()").fetchall()]
     views = connection.execute("SELECT view_name, sql FROM duckdb_views() WHERE NOT internal").fetchall()
-    if private := private_names(sql, policies, dict(views)):
+    private = private_names(sql, policies, dict(views))
+    if not private:
+        return read_table(connection, sql)
+    question = sql.strip().rstrip(";")
+    try:
+        return read_table(connection, f"FROM dp_known({quote_text(question)})")
+    except (DpduckError, duckdb.Error):
         raise Refusal(
-            f"{private[0]} has private rows", accepted=f"SELECT WITH DIFFERENTIAL_PRIVACY .., or {VARIABLE}.sql(..)"
-        )
+            f"{private[0]} has private rows, and earlier answers do not tell this",
+            accepted=f"SELECT WITH DIFFERENTIAL_PRIVACY .., or {VARIABLE}.sql(..)",
+        ) from None
 
 
 def read_table(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation | None:

@@ -457,11 +457,20 @@ def test_adbc_asks_as_the_page_says(
 @pytest.mark.slow
 @pytest.mark.skipif(not installed("mcp"), reason="the extra mcp is not installed")
 def test_an_agent_asks_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The owner's commands, the client's block, and both configurations: 0.01 of 0.4 for the day."""
+    """The owner's commands, the client's blocks, and both configurations: 0.01 of 0.2 for the day. Then it is free."""
     monkeypatch.chdir(tmp_path)
     page, started = Typed(tmp_path), "dpduck.commands.command_line"
     here = {'command="dpduck", args=[': f'command={sys.executable!r}, args=["-m", "{started}", ', "pip install": "true"}
-    type_page(PAGES["agents"], page, CLONE | here)
+    local_part, served_part = text_of("agents").split("Several agents share ")
+    for name, text in (("local.md", local_part), ("served.md", served_part)):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    type_page(tmp_path / "local.md", page, CLONE | here)
+    (token,) = (said.strip() for said in page.said if said.startswith("dpduck_"))
+    address = f"127.0.0.1:{free_port()}"
+    with serving_flight(tmp_path / "clinic.duckdb", "--mcp", address):
+        type_page(tmp_path / "served.md", page, {"127.0.0.1:8090": address, "TOKEN": token})
+    again = page.names["again"]
+    assert not again["charged"] and again["data"] == page.names["answer"]["data"]
     answer = page.names["answer"]
     assert [column["name"] for column in answer["data"]["columns"]] == ["sex", "n", "n_stderr"]
     assert answer["charged"] and answer["per_cent"] == 0.25

@@ -55,15 +55,33 @@ def test_a_price_is_told_and_not_charged(names: dict[str, Any], capsys: pytest.C
     assert capsys.readouterr().out == "25 % of your budget (epsilon = 0.5); you can ask this 4 times\n"
     run_cell(names, "--price", f"{SELECT.format(0.5)}; {SELECT.format(1.75)}")
     said = capsys.readouterr().out.splitlines()
-    assert said[0].startswith("statement 1: 25 % of") and said[1].endswith("more than what is left")
+    assert said[0].startswith("statement 1: 25 % of") and said[1].endswith("; costs more than what is left")
     assert run_cell(names, "--explain", SELECT.format(0.5)) is None
-    lines = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
-    assert lines["price"] == "25 % of your budget (epsilon = 0.5)" and lines["times left"] == "4" and spent(names) == 0
+    told = capsys.readouterr().out
+    assert "stderr" in told and "cost: 25 % of your budget (epsilon = 0.5)\n" in told
+    assert "left: you can still ask this 4 times\n" in told and spent(names) == 0
+    assert run_cell(names, "", f"EXPLAIN {SELECT.format(0.5)};") is None
+    assert capsys.readouterr().out == told
+    kept = run_cell(names, "kept <<", f"EXPLAIN {SELECT.format(0.5)}")
+    assert kept is not None and "strategy" in names["kept"].columns and spent(names) == 0
+
+
+def test_a_plain_question_is_told_from_earlier_answers(names: dict[str, Any]) -> None:
+    """As in the owner's shell: free if it follows from what was paid, with its error, and refused if not."""
+    plain = "SELECT ward, count(*) AS n FROM visits GROUP BY ward;"
+    with pytest.raises(Refusal, match="visits has private rows, and earlier answers do not tell this"):
+        run_cell(names, "", plain)
+    run_cell(names, "", SELECT.format(0.5))
+    known = run_cell(names, "", plain)
+    assert known is not None and known.columns[:3] == ["ward", "n", "stderr"] and spent(names) == 0.5
 
 
 @pytest.mark.parametrize(("line", "cell", "message"), [
-    ("", "FROM visits", "visits has private rows; accepted: SELECT WITH DIFFERENTIAL_PRIVACY .., or con.sql(..)"),
-    ("", "SELECT max(ward) FROM old", "old has private rows; accepted: "),
+    ("", "FROM visits", "do not tell this; accepted: SELECT WITH DIFFERENTIAL_PRIVACY .., or con.sql(..)"),
+    ("", "SELECT max(ward) FROM old", "old has private rows, and earlier answers do not tell this; accepted: "),
+    ("", "FROM wards; -- and\nFROM wards", "this cell has 2 statements; accepted: a cell for each, or %%dp --price"),
+    ("", f"{SELECT.format(1)};;{SELECT.format(0.1)};", "this cell has 2 statements; accepted: "),
+    ("--explain", f"{SELECT.format(1)};{SELECT.format(0.1)}", "this cell has 2 statements; accepted: "),
     ("--price", "FROM private.v", "--price is for a statement of dp(); accepted: "),
     ("--prize", "FROM wards", "%%dp cannot read '--prize'; accepted: %%dp [--price | --explain] [name <<], and a"),
     ("--price x <<", SELECT.format(1), "%%dp cannot read '--price x <<'; accepted: "),
@@ -178,5 +196,5 @@ def test_a_kernel_shows_tables_and_lines(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     said = done.stdout
     assert "con is :memory:, a new database" in said and "varchar" in said and "(2, 2)" in said
-    assert "UsageError: visits has private rows; accepted: " in said and "Traceback" not in said
+    assert "UsageError: visits has private rows, and " in said and "Traceback" not in said
     assert said.startswith("CellExecutionError"), "the run stopped"

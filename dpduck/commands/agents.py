@@ -43,8 +43,8 @@ def mcp(database: Path, store: Path | None, principal: str, audit: Path | None) 
         wire = _claim_wire()  # before any other process starts
         service = _open_service(database, store, audit)
         try:
-            service.book.find(principal)
-        except DpduckError:
+            _require_principal(service, principal)
+        except Refusal:
             service.close()
             raise
         ended = threading.Event()
@@ -54,6 +54,16 @@ def mcp(database: Path, store: Path | None, principal: str, audit: Path | None) 
             serve_streams(service, principal, *wire)
         finally:
             _end(service, ended)
+
+
+def _require_principal(service: Service, name: str) -> None:
+    """Refuses a name that may not ask. The owner reads the message, so it lists the names that may."""
+    principals = service.book.all()
+    names = [entry.name for entry in principals if entry.in_force()]
+    if name not in names:
+        ended = any(entry.name == name for entry in principals)
+        what = f"the token of {name!r} has ended" if ended else f"there is no principal {name[:80]!r}"
+        raise Refusal(what, accepted=", ".join(names) or "dpduck principal add")
 
 
 def _claim_wire() -> tuple[TextIO, TextIO]:

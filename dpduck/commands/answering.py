@@ -65,6 +65,8 @@ EXPLAINED = "strategy, price, seconds, note, times_left, other_prices"
 BOUNDS = "aggregate, option, bound, percent, stderr, CASE WHEN advice LIKE '%least error%' THEN 'least' END AS error"
 """Columns of a box about the bounds of a statement. The last column marks the bound with a cell's least error."""
 
+TOO_DEAR = "costs more than what is left"
+
 LISTS = ("dp_budget", "dp_ledger")
 """Functions that read the ledger and the policies alone."""
 
@@ -173,7 +175,7 @@ def print_explanation(ask: Ask, statement: str) -> None:
     with suppress(duckdb.Error, DpduckError):  # a statement without aggregates has no such errors
         print_box(ask("dp_errors", statement).project("* EXCLUDE (note)"))  # dp_explain has this note, too
     for strategy, price, seconds, note, times, others in rows:
-        left = None if times is None else f"you can still ask this {times_in_words(times)}"
+        left = None if times is None else times_in_words(times)
         said = {"strategy": strategy, "cost": price, "time": _in_words(seconds)}
         more = {"left": left, "at other prices": others}
         said |= {name: text for name, text in more.items() if text} | {"note": note}
@@ -182,8 +184,12 @@ def print_explanation(ask: Ask, statement: str) -> None:
 
 
 def times_in_words(times: int) -> str:
-    """Returns a number of times in words, as in "3 times"."""
-    return f"{times:,} time{'' if times == 1 else 's'}"
+    """Says how often a statement can still be asked.
+
+    >>> times_in_words(3), times_in_words(0)
+    ('you can still ask this 3 times', 'costs more than what is left')
+    """
+    return f"you can still ask this {times:,} time{'' if times == 1 else 's'}" if times else TOO_DEAR
 
 
 def _in_words(seconds: float | None) -> str:

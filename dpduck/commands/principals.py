@@ -82,16 +82,27 @@ def _give(shell: Path, text: str, token: str) -> None:
 @DATABASE
 @click.argument("name")
 @STORE
-@click.option("--a-day", required=True, help="Of each budget on one day in UTC: 1%, or 1/50. Or: none.")
-def limit(database: Path, name: str, store: Path | None, a_day: str) -> None:
-    """Change the part of each budget that a principal may spend on one day. It holds for the next charge."""
+@click.option("--a-day", help="Of each budget on one day in UTC: 1%, or 1/50. Or: none.")
+@click.option("--share", help="Of each budget in all: 0.5, 1/3 or 25%. Or: none.")
+def limit(database: Path, name: str, store: Path | None, a_day: str | None, share: str | None) -> None:
+    """Change the part of each budget that a principal may spend, in all or on one day. It holds for the next charge.
+
+    The token stays as it is, and what was spent stays spent.
+    """
     from dpduck.server.principals import parse_share  # noqa: PLC0415
 
     with one_line_errors():
-        part = None if a_day == "none" else parse_share(a_day)
-        _book(database, store).limit_day(name, part)
-        shown = "all that its share allows" if part is None else f"{in_per_cent(part, up=False)} of each budget"
-        click.echo(f"{name}: {shown} on one day in UTC")
+        if a_day is None and share is None:
+            raise Refusal("this changes nothing", accepted="--share 40%, or --a-day 1%, or both")
+        daily, part = (None if text in (None, "none") else parse_share(text) for text in (a_day, share))
+        book = _book(database, store)
+        if share is not None:
+            book.limit_share(name, part)
+            click.echo(f"{name}: {'all' if part is None else in_per_cent(part, up=False)} of each budget")
+        if a_day is not None:
+            book.limit_day(name, daily)
+            shown = "all that its share allows" if daily is None else f"{in_per_cent(daily, up=False)} of each budget"
+            click.echo(f"{name}: {shown} on one day in UTC")
 
 
 @principal.command()

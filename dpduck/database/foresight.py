@@ -109,8 +109,7 @@ class Foresight:
         charge = compute_charge(plan.request.price.charge, mechanism.asks(plan), plan.request.price.least_rho)
         rows = plan.request.rows
         run = None if rows.periods is None else rows.periods.periods
-        nearly = warn_of_budget(self.ledger, rows.unit_key, run, charge)
-        words.append(f"with this answer, {nearly}" if nearly else "")
+        words.append(warn_of_budget(self.ledger, rows.unit_key, run, charge))
         for word in filter(None, words):
             if self.progress is not None:
                 self.progress.say(word)

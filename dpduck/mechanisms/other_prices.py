@@ -107,9 +107,9 @@ def _limit_text(price: Price, policy: Policy) -> str:
 def _times(times: int | None) -> str:
     """Writes how often a price fits.
 
-    >>> _times(1), _times(29), _times(10**9)
-    ('once', '29 times', 'more than 1,000,000 times')
+    >>> _times(0), _times(1), _times(29), _times(10**9)
+    ('too dear', 'once', '29 times', 'more than 1,000,000 times')
     """
     if times is None or times > MOST_TIMES:
         return f"more than {MOST_TIMES:,} times"
-    return {0: "not once", 1: "once"}.get(times, f"{times:,} times")
+    return {0: "too dear", 1: "once"}.get(times, f"{times:,} times")

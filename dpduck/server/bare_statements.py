@@ -97,6 +97,29 @@ def in_dp(text: str) -> str:
     return bare.query
 
 
+def without_dp(text: str) -> str:
+    """Returns the question of a text that is FROM dp($$ .. $$) alone, and any other text as it is.
+
+    >>> without_dp("FROM dp($$ SELECT WITH DIFFERENTIAL_PRIVACY count(*) FROM v $$);")
+    'SELECT WITH DIFFERENTIAL_PRIVACY count(*) FROM v'
+    >>> without_dp("FROM dp($$ DROP PRIVATE VIEW v $$)"), without_dp("FROM v")
+    ('FROM dp($$ DROP PRIVATE VIEW v $$)', 'FROM v')
+    """
+    parts = [part for part in parts_of(text) if part[0] != ";"]
+    if [word for word, _, _ in parts] != ["FROM", "DP", "(", "'", ")"]:
+        return text
+    quoted = text[parts[3][1] : parts[3][2]]
+    if quoted[0] == "$":
+        mark = quoted.index("$", 1) + 1
+        inside = quoted[mark:-mark].strip()
+    elif quoted[0] == "'":
+        inside = quoted[1:-1].replace("''", "'").strip()
+    else:
+        return text
+    bare = read_bare(inside)
+    return inside if bare is not None and first_word(inside) in QUERIES else text
+
+
 def refuse_inside(text: str) -> None:
     """Refuses a text that has SELECT WITH DIFFERENTIAL_PRIVACY as a part of a statement of another kind."""
     if has_clause(text):

@@ -125,12 +125,19 @@ class PrincipalBook:
 
     def limit_day(self, name: str, a_day: Fraction | None) -> None:
         """Changes the part of each budget that a principal may spend on one day in UTC. None takes the limit away."""
-        if a_day is not None:
-            _require_share(a_day)
+        self._limit(name, a_day, lambda entry: replace(entry, a_day=a_day))
+
+    def limit_share(self, name: str, share: Fraction | None) -> None:
+        """Changes the part of each budget that a principal may spend in all. None: all of it. The token stays."""
+        self._limit(name, share, lambda entry: replace(entry, share=share))
+
+    def _limit(self, name: str, part: Fraction | None, changed: Callable[[Principal], Principal]) -> None:
+        if part is not None:
+            _require_share(part)
 
         def change(present: tuple[Principal, ...]) -> tuple[Principal, ...]:
             others = _without(present, name, missing=True)
-            return (*others, *(replace(entry, a_day=a_day) for entry in present if entry not in others))
+            return (*others, *(changed(entry) for entry in present if entry not in others))
 
         self._change(change)
 

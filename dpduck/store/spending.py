@@ -107,10 +107,12 @@ def warn_of_budget(ledger: Ledger, unit_key: str, periods: Periods | None, added
     budget, spent = ledger.latest(unit_key, periods)
     if budget is None:
         return ""
-    amount = _amount(add_charges(spent, added) if added else spent, budget)
-    if added and amount > _whole(budget):
+    amount, whole = _amount(add_charges(spent, added) if added else spent, budget), _whole(budget)
+    if added and amount > whole:
         return ""
-    warning = warn_of(amount, _whole(budget))
+    warning = warn_of(amount, whole)
+    if warning and added:
+        return f"this answer brings {unit_key} to {in_per_cent(amount / whole, up=False)} of its budget"
     return f"the budget of {unit_key}: {warning}" if warning else ""
 
 

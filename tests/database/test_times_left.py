@@ -142,7 +142,7 @@ def test_four_prices_side_by_side(budget: str, price: str) -> None:
         ((part, times),) = one.con.execute(
             "SELECT price, times_left FROM dp_explain(?) WHERE chosen", [asked(stated + rest)]
         ).fetchall()
-        words = {0: "not once", 1: "once"}.get(times, f"{times:,} times")
+        words = {0: "too dear", 1: "once"}.get(times, f"{times:,} times")
         assert line == f"{stated}: {part.partition(' %')[0]} %, {words}"
 
 
@@ -194,7 +194,7 @@ def test_a_person_is_warned_at_80_percent() -> None:
     assert stream.getvalue() == ""
     assert one.value("SELECT warning FROM dp_budget()") is None
     one.dp(by("sex", "0.1"))
-    assert "with this answer, the budget of memory.main.visits.patient: 80 % is spent" in stream.getvalue()
+    assert "this answer brings memory.main.visits.patient to 80 % of its budget" in stream.getvalue()
     assert one.value("SELECT warning FROM dp_budget()") == "80 % is spent"
     said = stream.getvalue()
     with pytest.raises(duckdb.Error, match="budget"):

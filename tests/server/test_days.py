@@ -47,6 +47,19 @@ def test_a_day_over_a_server(served: Served) -> None:
     assert served.rows("alice", "SELECT DISTINCT a_day, left_today FROM dp_budget()") == [(None, None)]
 
 
+def test_a_larger_share_needs_no_new_token(served: Served) -> None:
+    """It holds for the next charge, and what was spent stays spent."""
+    book = book_of(served.database)
+    served.tokens["sharer"] = book.add("sharer", share=Fraction(1, 100))
+    served.rows("sharer", count("sex", "0.1"))
+    assert "share of sharer in the budget" in served.refused("sharer", count("ward", "0.1"))
+    book.limit_share("sharer", Fraction(1, 40))
+    assert len(served.rows("sharer", count("ward", "0.1"))) > 0
+    assert "has 0.05 of 0.25 left" in served.refused("sharer", count("age", "0.1"))
+    book.limit_share("sharer", None)
+    assert served.rows("sharer", "SELECT DISTINCT share FROM dp_budget()") == [(None,)]
+
+
 @pytest.mark.slow
 def test_sixteen_threads_and_a_restart(tmp_path: Path, own_state: Path) -> None:
     """Whatever they ask at once, no more than the day's part is charged, also by the next server of the same day."""
@@ -118,3 +131,11 @@ def test_the_commands(tmp_path: Path, own_state: Path) -> None:
     assert "1/50" in ran("list")
     assert ran("limit", "agent", "--a-day", "none") == "agent: all that its share allows on one day in UTC\n"
     assert "is no share" in ran("limit", "agent", "--a-day", "much")
+    before = json.loads(ran("list", "--format", "json"))
+    assert ran("limit", "agent", "--share", "40%", "--a-day", "1%") == (
+        "agent: 40 % of each budget\nagent: 1 % of each budget on one day in UTC\n"
+    )
+    assert json.loads(ran("list", "--format", "json")) == before | {"share": "2/5", "a_day": "1/100"}
+    assert ran("limit", "agent", "--share", "none") == "agent: all of each budget\n"
+    assert "this changes nothing; accepted: --share 40%" in ran("limit", "agent")
+    assert "part of the budget" in ran("limit", "agent", "--share", "2")

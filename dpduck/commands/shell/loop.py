@@ -12,6 +12,7 @@ from dpduck.commands.answering import (
     BUDGET,
     EFFECTS,
     LEDGER,
+    TOO_DEAR,
     print_answer,
     print_explanation,
     times_in_words,
@@ -20,13 +21,15 @@ from dpduck.commands.errors import one_line
 from dpduck.commands.owner_session import OwnerSession
 from dpduck.commands.printing import RECORDS, WIDTH, print_relation
 from dpduck.database.functions import STOPPED
-from dpduck.server.bare_statements import first_word, split_at_ends
+from dpduck.server.bare_statements import QUERIES, first_word, has_clause, split_at_ends, without_dp
 from dpduck.store.cursors import is_ctrl_c
 from dpduck.values.errors import DpduckError, Interrupted, Refusal
 
 TOGGLE = "\\x"
 LEAVING = frozenset((".quit", ".exit", "quit", "exit"))
 """Words that leave the shell, also without a semicolon."""
+
+NO_PRICE = "free, or refused: a plain SELECT has no price"
 
 HELP = {
     ".help": "this list",
@@ -35,7 +38,7 @@ HELP = {
     ".ledger": "every charge",
     ".price STATEMENT;": "the price of a statement in per cent of the budget, before it is paid",
     ".explain STATEMENT;": "how far its answers will be off, and what helps",
-    ".errors STATEMENT;": "the standard error of each of its answers",
+    ".errors STATEMENT;": "the standard error of each of its answers; alone, these three take the statement before",
     TOGGLE: "rows one below the other, or in a box again",
     ".quit": "leave, as Ctrl-D does",
 }
@@ -96,7 +99,7 @@ class OwnerShell:
         print_answer(self.session, text, self.shape, TOGGLE)
 
     def _command(self, text: str) -> None:
-        name, argument = (*text.split(None, 1), "")[:2] if not text.startswith(TOGGLE) else (text.rstrip("; "), "")
+        name, argument = (*text.split(None, 1), "")[:2] if not is_toggle(text) else (text.rstrip("; "), "")
         command = self._commands.get(name.rstrip(";").lower())
         if command is None:
             raise Refusal(f"there is no command {name[:40]!r}", accepted=", ".join(name.split()[0] for name in HELP))
@@ -105,7 +108,8 @@ class OwnerShell:
             argument = argument or self._last
             self._last = argument
             if not argument:
-                raise Refusal(f"{name} is about a statement", accepted=f"{name} SELECT WITH DIFFERENTIAL_PRIVACY ..;")
+                name = name.rstrip(";")
+                raise Refusal("a statement is missing", accepted=f"{name} SELECT WITH DIFFERENTIAL_PRIVACY ..;")
         command(argument)
 
     def _attempt(self, action: Callable[[], None]) -> bool:
@@ -148,24 +152,33 @@ class OwnerShell:
 
     def _price(self, text: str) -> None:
         """Prints the price of each statement of a text, or what an ALTER takes away. Charges nothing."""
+        text = without_dp(text)
         if first_word(text) == "ALTER":
             self._print(self.session.ask("dp_explain", text), EFFECTS)
+            return
+        if first_word(text) in QUERIES and not has_clause(text):
+            click.echo(NO_PRICE)
             return
         planned = self.session.ask("dp_plan", text).filter("number IS NOT NULL")
         columns = "price, fits, remaining_percent, times_left, note"
         for price, fits, left, times, note in planned.project(columns).fetchall():
             said = [price or note or "free"]
             if price and not fits:
-                said.append("more than the budget has left")
+                said.append(TOO_DEAR)
             elif price:
                 said += [] if left is None else [f"{left:.3g} % are left afterwards"]
-                said += [] if times is None else [f"you can still ask this {times_in_words(times)}"]
+                said += [] if times is None else [times_in_words(times)]
             click.echo("; ".join(said))
 
 
 def is_dot_command(text: str) -> bool:
     """Tells whether a text is a dot command. A number such as .5 is none."""
-    return text.startswith(TOGGLE) or (text.startswith(".") and text[1:2].isalpha())
+    return is_toggle(text) or (text.startswith(".") and text[1:2].isalpha())
+
+
+def is_toggle(text: str) -> bool:
+    """Tells whether a text is the toggle, in a letter of either size."""
+    return text.lower().startswith(TOGGLE)
 
 
 def takes_statement(text: str) -> bool:

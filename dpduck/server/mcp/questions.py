@@ -12,14 +12,18 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from dpduck.server.bare_statements import QUERIES, first_word, read_bare
+from dpduck.server.bare_statements import QUERIES, first_word, read_bare, without_dp
 from dpduck.server.clients.desk import Desk, PageAnswer, PageStatement, Priced, Prices, is_charged
 from dpduck.server.mcp.error_bars import plain_select, with_errors
 from dpduck.server.mcp.results import IS_DATA, MOST_ROWS, Json, json_value, one_line, records_of, rows_of
 from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal
 from dpduck.values.quoting import fold, quote_text
 
+ALL, SHARE = "the whole budget", "your share of the budget"
+"""What all per cents of an agent are parts of: of its limits, and of prices."""
+
 ONLY_QUESTIONS = "SELECT WITH DIFFERENTIAL_PRIVACY .., or a SELECT over private views"
+PAID = "price, and then ask, which is charged: "
 STORED = "free: this very statement was answered before"
 KNOWN = "free: it follows from earlier releases; nothing was charged. For a new answer, ask with anew = true"
 READ = "free: it reads nothing but what was released"
@@ -30,6 +34,11 @@ NO_ERRORS = (
 )
 _ERRORS = ("aggregate", "cells", "rows_of_a_cell", "stderr", "worst_stderr", "note")
 _PER_CENT = re.compile(r"([0-9][0-9.e+-]*) % of ")
+_IN_DP = re.compile(
+    r"(.*); accepted: FROM dp\(\$\$ (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS) \([^()]*\)(.*) \$\$\)[^$]*"
+)
+"""Advice of dp_known, with a price that this agent may not be allowed to pay."""
+
 _SHOWN_ERRORS = re.compile(r"stderr|interval", re.IGNORECASE)
 
 
@@ -66,7 +75,7 @@ def per_cent_of(plan: Mapping[str, Any] | None) -> float | None:
 
 def quote(desk: Desk, sql: str) -> PricedQuestion:
     """Prices a statement. Refuses whatever is no question: an agent makes and drops nothing."""
-    asked = desk.read_statement(sql)
+    asked = desk.read_statement(without_dp(sql))
     if any(action != "run" or first_word(argument) not in QUERIES for action, argument in asked.charging):
         raise PermissionRefusal("an agent asks questions, and makes or drops nothing", accepted=ONLY_QUESTIONS)
     return PricedQuestion(asked, desk.prices(asked))
@@ -76,7 +85,7 @@ def price_of(desk: Desk, sql: str) -> Json:
     """Returns the price of a statement, its expected errors, and whether the answer is free."""
     priced = quote(desk, sql)
     if not priced.asked.charging:
-        desk.ask(priced.asked.text, 0, typed=True)  # raises the refusal of what cannot be read
+        _ask_released(desk, priced.asked, 0)  # raises the refusal of what cannot be read
         return {"charged": False, "free": True, "why": READ, "per_cent": 0.0, "statements": []}
     statements = [_price_of(desk.with_errors(row)) for row in priced.prices.statements]
     known = None if priced.is_free else _answer_from_releases(desk, priced)
@@ -101,7 +110,7 @@ def free_answer(desk: Desk, sql: str) -> Json:
         return _answer_again(desk, priced)
     answer = _answer_from_releases(desk, priced)
     if answer is None:
-        raise Refusal("nothing that was released answers this", accepted="price, and then ask, which is charged")
+        raise Refusal("nothing that was released answers this", accepted=f"{PAID}the same statement")
     return _answer(answer, KNOWN)
 
 
@@ -163,8 +172,10 @@ def _budget(row: Mapping[str, Any]) -> Json:
     }
     if row["period"] is not None:
         shown["period"] = json_value(row["period"])
+    shown["per_cent_of"] = ALL if row["share"] is None else SHARE
     if row["a_day"] is not None:
-        shown |= {"a_day_percent": 100 * row["a_day"], "left_today_percent": _part(row["left_today"], whole)}
+        daily = min(100.0, _part(row["a_day"], row["share"] or 1.0))
+        shown |= {"a_day_percent": daily, "left_today_percent": _part(row["left_today"], whole)}
     if row["epsilon_left"] is not None:
         shown["largest_epsilon"] = row["epsilon_left"]
     return shown
@@ -174,8 +185,24 @@ def _part(amount: float | None, whole: float) -> float:
     return float(f"{100 * (amount or 0.0) / whole:.4g}") if whole else 0.0
 
 
+def _ask_released(desk: Desk, asked: PageStatement, most: int) -> PageAnswer:
+    """Returns rows of a statement that charges nothing. Names the form for agents if nothing released answers it."""
+    try:
+        return desk.ask(asked.text, most, typed=True)
+    except DpduckError as refused:
+        raise _for_agents(refused) from None
+
+
+def _for_agents(refused: DpduckError) -> DpduckError:
+    """Returns a refusal that names the form of a question that `ask` takes, without a price."""
+    advice = _IN_DP.fullmatch(str(refused))
+    if advice is None:
+        return refused
+    return Refusal(advice[1], accepted=f"{PAID}{advice[2]} (epsilon = ..){advice[3]}")
+
+
 def _answer_of_released(desk: Desk, asked: PageStatement) -> Json:
-    answer = desk.ask(asked.text, MOST_ROWS, typed=True)
+    answer = _ask_released(desk, asked, MOST_ROWS)
     note = {} if any(map(_SHOWN_ERRORS.search, answer.columns)) else {"errors_note": NO_ERRORS}
     return {**_answer(answer, READ), **note}
 

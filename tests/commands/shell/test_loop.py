@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from dpduck.commands.command_line import main
 from dpduck.commands.owner_session import GOES_ON, OwnerSession
-from dpduck.commands.shell.loop import HELP, OwnerShell, is_complete, is_dot_command, run_lines
+from dpduck.commands.shell.loop import HELP, NO_PRICE, OwnerShell, is_complete, is_dot_command, run_lines
 from dpduck.commands.shell.prompt import require_prompt
 from dpduck.server.bare_statements import split_at_ends
 from dpduck.values.errors import Interrupted, Refusal
@@ -51,6 +51,9 @@ def test_dot_commands(shell: OwnerShell, capsys: pytest.CaptureFixture[str]) -> 
         assert f"{name:<9} │ {kind}" in tables
     assert all(name in said(".help") for name in HELP)
     assert said(".price DROP PRIVATE VIEW ages;").startswith("Error: ")
+    assert said(f".price FROM dp($$ {ASKED} $$);").startswith("5 % of your budget")
+    assert said(".price SELECT sex, count(*) FROM visits GROUP BY sex;") == f"{NO_PRICE}\n"
+    assert said(f".price {ASKED.replace('0.5', '9')};").endswith("(epsilon = 9); costs more than what is left\n")
     assert (
         said(".nothing")
         == f"Error: there is no command '.nothing'; accepted: {', '.join(n.split()[0] for n in HELP)}\n"
@@ -58,6 +61,15 @@ def test_dot_commands(shell: OwnerShell, capsys: pytest.CaptureFixture[str]) -> 
     assert "│" in said(f"{ASKED};")
     assert said(".price") == "answered already: free\n"
     assert "charged again" in said(".price ALTER PRIVACY POLICY ON visits SET MAX ROWS 3;") or shell.refused
+
+
+def test_a_dot_command_without_any_statement(shell: OwnerShell, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing was typed before, so that it cannot be about the statement before. The help says this rule."""
+    for name in (".price", ".explain", ".errors"):
+        shell.execute(f"{name};")
+        accepted = f"{name} SELECT WITH DIFFERENTIAL_PRIVACY ..;"
+        assert capsys.readouterr().err == f"Error: a statement is missing; accepted: {accepted}\n"
+    assert any("alone, these three take the statement before" in text for text in HELP.values())
 
 
 def test_rows_one_below_the_other(shell: OwnerShell, capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,7 +81,8 @@ def test_rows_one_below_the_other(shell: OwnerShell, capsys: pytest.CaptureFixtu
     ]  # fmt: skip
     shell.execute("SELECT range AS i FROM range(300);")
     assert capsys.readouterr().out.endswith("the first 200 rows; LIMIT and OFFSET show others\n")
-    shell.execute("\\x")
+    assert is_dot_command("\\X") and is_complete("\\X")
+    shell.execute("\\X")
     shell.execute("SELECT 1 AS one; SELECT 2 AS two;")
     assert capsys.readouterr().out.count("┌") == 2
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dpduck.server.mcp.error_bars import plain_select, with_errors
-from dpduck.server.mcp.questions import ONLY_QUESTIONS
+from dpduck.server.mcp.questions import ONLY_QUESTIONS, PAID
 from dpduck.server.mcp.results import IS_DATA, MOST_BYTES, MOST_LETTERS, MOST_ROWS
 from dpduck.server.mcp.tools import TOOLS
 from tests.server.mcp.client import Agent
@@ -72,6 +72,43 @@ def test_what_is_left_of_a_day(served: Served, agent_port: int) -> None:
     before = served.spent()
     said = agent.call("ask", sql=AVERAGE.format("0.031"), anew=True).refused
     assert "part of daily for this day" in said and served.spent() == before
+
+
+def test_all_per_cents_have_one_base(served: Served, agent_port: int) -> None:
+    """A day's ceiling, what is left, and prices are parts of the agent's share, and the tools say so."""
+    token = book_of(served.database).add("half", share=Fraction(1, 2), a_day=Fraction(1, 50))
+    agent = Agent(agent_port, token)
+    (budget,) = agent.call("tables").result["budget"]
+    assert budget["per_cent_of"] == "your share of the budget" and budget["left_percent"] == 100
+    assert (budget["a_day_percent"], budget["left_today_percent"]) == (4.0, 4.0)
+    assert agent.call("price", sql=AVERAGE.format("0.2")).result["per_cent"] == 4.0
+    book_of(served.database).limit_day("half", Fraction(1))
+    (budget,) = agent.call("tables").result["budget"]
+    assert (budget["a_day_percent"], budget["left_today_percent"]) == (100.0, 100.0)
+
+
+def test_refusals_name_the_form_for_agents(alice: Agent, served: Served) -> None:
+    """A plain SELECT that nothing answers is told as a question, without a price that a ceiling may refuse."""
+    before = served.spent()
+    plain = "SELECT ward, sum(age) AS s FROM visits GROUP BY ward"
+    form = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = ..) ward, sum(age) AS s FROM visits GROUP BY ward"
+    for tool in ("known", "ask", "price"):
+        for sql in (plain, f"FROM dp_known($$ {plain} $$)"):
+            assert alice.call(tool, sql=sql).refused.endswith(f"accepted: {PAID}{form}"), (tool, sql)
+    assert served.spent() == before
+
+
+def test_a_question_in_dp_is_the_question(alice: Agent, served: Served) -> None:
+    """FROM dp($$ .. $$) alone has standard errors in its rows, and is free if it was answered before."""
+    question = f"{CLAUSE} OPTIONS (epsilon = 0.018) ward, avg(age) AS a FROM visits WHERE ward <> 'w0' GROUP BY ward"
+    paid = alice.call("ask", sql=f"FROM dp($$ {question} $$)").result
+    assert paid["charged"] and names(paid) == ["ward", "a", "a_stderr"]
+    before = served.spent()
+    quoted = question.replace("'", "''")
+    for sql in (question, f"from DP('{quoted}');", f"FROM dp($q${question}$q$) -- again"):
+        again = alice.call("ask", sql=sql).result
+        assert not again["charged"] and again["data"] == paid["data"]
+    assert served.spent() == before
 
 
 def test_free_before_charged(alice: Agent, served: Served) -> None:
