@@ -193,5 +193,5 @@ def test_a_name_that_is_none(database: Path) -> None:
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch, database: Path) -> None:
     """One line says what to install."""
     monkeypatch.setitem(sys.modules, "mcp.server.lowlevel.server", None)
-    with pytest.raises(StoreError, match=r"accepted: pip install 'dpduck\[mcp\]'"):
+    with pytest.raises(StoreError, match=r"accepted: pip install '\.\[mcp\]'"):
         require_sdk()
