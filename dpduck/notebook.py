@@ -18,12 +18,12 @@ import duckdb
 from dpduck.commands.answering import TOO_DEAR, print_explanation
 from dpduck.commands.errors import one_line
 from dpduck.database.connection import connect, load
-from dpduck.owner.private_names import private_names
+from dpduck.owner.private_names import DEFINITIONS, private_names
 from dpduck.server.bare_statements import first_word, read_bare, split_at_ends
 from dpduck.store.attaching import not_opened
 from dpduck.store.cursors import is_ctrl_c
 from dpduck.values.errors import DpduckError, Refusal
-from dpduck.values.quoting import quote_text
+from dpduck.values.quoting import printable, quote_text
 
 VARIABLE = "con"
 USAGE = "%%dp [--price | --explain] [name <<], and a statement in the lines below"
@@ -134,7 +134,7 @@ def prices(connection: duckdb.DuckDBPyConnection, statement: str) -> list[str]:
         more = "" if times is None else f"; you can ask this {times:,} time{'s' * (times != 1)}"
         which = f"statement {number}: " if len(rows) > 1 else ""
         lines.append(f"{which}{price}{more if fits else f'; {TOO_DEAR}'}")
-    return lines
+    return [printable(line) for line in lines]
 
 
 def explain(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
@@ -160,7 +160,7 @@ def read_plain(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDB
     Refuses it if they tell nothing, so that nobody takes exact rows for private answers.
     """
     policies = [name for (name,) in connection.execute("SELECT DISTINCT table_name FROM dp_policies()").fetchall()]
-    views = connection.execute("SELECT view_name, sql FROM duckdb_views() WHERE NOT internal").fetchall()
+    views = connection.execute(DEFINITIONS).fetchall()
     private = private_names(sql, policies, dict(views))
     if not private:
         return read_table(connection, sql)

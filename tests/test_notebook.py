@@ -20,6 +20,7 @@ from dpduck.values.errors import Refusal
 
 VISITS = """CREATE TABLE visits AS SELECT i // 3 AS person, ['A', 'B', NULL][1 + i % 3] AS ward FROM range(900) AS r(i);
     CREATE VIEW old AS SELECT ward FROM visits; CREATE TABLE wards AS SELECT 'A' AS ward;
+    CREATE MACRO mine(t) AS TABLE FROM query_table(t); CREATE MACRO most() AS (SELECT max(ward) FROM visits);
     FROM dp($$ CREATE PRIVACY POLICY ON visits (PRIVACY UNIT person MAX ROWS 3, BUDGET (epsilon = 2),
         DOMAIN ward IN ('A', 'B')) $$)"""
 SELECT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {}) ward, count(*) AS n FROM visits GROUP BY ward"
@@ -82,6 +83,10 @@ def test_a_plain_question_is_told_from_earlier_answers(names: dict[str, Any]) ->
     ("", "FROM wards; -- and\nFROM wards", "this cell has 2 statements; accepted: a cell for each, or %%dp --price"),
     ("", f"{SELECT.format(1)};;{SELECT.format(0.1)};", "this cell has 2 statements; accepted: "),
     ("--explain", f"{SELECT.format(1)};{SELECT.format(0.1)}", "this cell has 2 statements; accepted: "),
+    ("", "FROM mine('visits')", "mine() has private rows, and earlier answers do not tell this; "),
+    ("", "SELECT most()", "most() has private rows, and earlier answers do not tell this; "),
+    ("", "FROM query_table('visits')", "the table function query_table may read private rows; accepted: "),
+    ("", "PRAGMA storage_info('visits')", "PRAGMA may tell of private rows; accepted: "),
     ("--price", "FROM private.v", "--price is for a statement of dp(); accepted: "),
     ("--prize", "FROM wards", "%%dp cannot read '--prize'; accepted: %%dp [--price | --explain] [name <<], and a"),
     ("--price x <<", SELECT.format(1), "%%dp cannot read '--price x <<'; accepted: "),

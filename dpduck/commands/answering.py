@@ -10,7 +10,6 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
 import duckdb
 
 from dpduck.commands.errors import one_line_errors
@@ -23,6 +22,7 @@ from dpduck.commands.printing import (
     print_box,
     print_findings,
     print_relation,
+    say,
 )
 from dpduck.database.connection import connect
 from dpduck.server.bare_statements import read_bare
@@ -147,7 +147,7 @@ def _say_threshold(ask: Ask, text: str) -> None:
     """Prints the threshold, a public fact, after an answer that is empty because no group passed the threshold."""
     with suppress(duckdb.Error, DpduckError):  # the statement is no question, or has no threshold
         ((note,),) = ask("dp_explain", text).filter("chosen AND threshold IS NOT NULL").project("note").fetchall()
-        click.echo(textwrap.fill(f"no group passed the threshold: {note}", WIDTH, subsequent_indent="  "), err=True)
+        say(textwrap.fill(f"no group passed the threshold: {note}", WIDTH, subsequent_indent="  "), err=True)
 
 
 def foretell(database: Path, store: Path | None, text: str, shape: str, engines: Sequence[str] = ()) -> None:
@@ -180,7 +180,7 @@ def print_explanation(ask: Ask, statement: str) -> None:
         more = {"left": left, "at other prices": others}
         said |= {name: text for name, text in more.items() if text} | {"note": note}
         for name, text in said.items():
-            click.echo(textwrap.fill(f"{name}: {text}", WIDTH, subsequent_indent="  "))
+            say(textwrap.fill(f"{name}: {text}", WIDTH, subsequent_indent="  "))
 
 
 def times_in_words(times: int) -> str:

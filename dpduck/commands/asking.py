@@ -153,7 +153,7 @@ def publish_command(database: Path, target: str, schema: str, with_ledger: bool,
     DATABASE is a database with its store beside it, or the store itself.
     """
     from dpduck.commands.answering import closing_owner  # noqa: PLC0415
-    from dpduck.commands.printing import views_in_words  # noqa: PLC0415
+    from dpduck.commands.printing import say, views_in_words  # noqa: PLC0415
     from dpduck.publish.publish import publish  # noqa: PLC0415
     from dpduck.store.store_files import store_files  # noqa: PLC0415
 
@@ -162,7 +162,7 @@ def publish_command(database: Path, target: str, schema: str, with_ledger: bool,
     with one_line_errors(), closing_owner(store_files(None, store)) as owner:
         source = store if owner is None else owner.store()
         published = publish(source, target, schema=schema, with_ledger=with_ledger, views=views)
-        click.echo(f"{views_in_words(len(published.views))} in {published.target}: {', '.join(published.views)}")
+        say(f"{views_in_words(len(published.views))} in {published.target}: {', '.join(published.views)}")
 
 
 @QUESTIONS.command()
@@ -221,6 +221,7 @@ def prepare(database: Path, tables: tuple[str, ...], store: Path | None) -> None
     """
     from dpduck.commands.answering import closing_owner  # noqa: PLC0415
     from dpduck.commands.preparing import prepare_tables, preparing  # noqa: PLC0415
+    from dpduck.commands.printing import say  # noqa: PLC0415
     from dpduck.database.macros import MACROS  # noqa: PLC0415
     from dpduck.language.text.names import in_sql  # noqa: PLC0415
     from dpduck.store.store_files import store_files  # noqa: PLC0415
@@ -228,10 +229,10 @@ def prepare(database: Path, tables: tuple[str, ...], store: Path | None) -> None
     with one_line_errors(), closing_owner(store_files(database, store)) as owner:
         if owner is None:
             for line in prepare_tables(database, store, tables):
-                click.echo(line)
+                say(line)
             return
         listed = owner.call(MACROS["dp_policies"][1], None).table.column(0).to_pylist()
         ask = MACROS["dp"][1]
         names = [in_sql(name) for name in listed]
         for line in preparing(lambda text: owner.call(ask, text).table.column(0)[0].as_py(), tables, names):
-            click.echo(line)
+            say(line)

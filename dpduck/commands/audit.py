@@ -18,11 +18,12 @@ import duckdb
 from dpduck.auditor.audit import ADDITIVITY, ERROR, AuditFinding, Settings, audit
 from dpduck.commands.answering import closing_owner
 from dpduck.commands.errors import one_line_errors
+from dpduck.commands.printing import say
 from dpduck.database.connection import connect
 from dpduck.database.macros import MACROS
 from dpduck.language.text.names import in_sql
 from dpduck.store.store_files import store_files
-from dpduck.values.quoting import fold
+from dpduck.values.quoting import fold, printable
 
 WIDTH = 80
 HEADER = f"{'mechanism':<16}{'unit':<8} {'measure':<7} {'charged':>9} {'seen':>9} {'found':>9} {'runs':>7}  verdict"
@@ -93,7 +94,7 @@ def print_audit(database: Path, store: Path | None, statements: Sequence[str], s
             shown = [as_json(finding)] if shape == "json" else lines(finding)
             if shape == "json" or finding.mechanism != "search" or finding.broken:
                 for line in shown:
-                    click.echo(line)
+                    say(line)
     _progress("")
     if shape == "text":
         click.echo(summary(findings, settings.seed, time.monotonic() - began))
@@ -130,4 +131,4 @@ def open_for_audit(database: Path, store: Path | None) -> Iterator[duckdb.DuckDB
 
 def _progress(step: str) -> None:
     if sys.stderr.isatty():
-        click.secho(f"\r\x1b[K{step[:78]}", fg="cyan", nl=False, err=True)
+        click.secho(f"\r\x1b[K{printable(step)[:78]}", fg="cyan", nl=False, err=True)

@@ -11,6 +11,7 @@ import click
 
 from dpduck.commands.answering import answers
 from dpduck.commands.errors import one_line_errors
+from dpduck.commands.printing import say
 from dpduck.publish.page_file import frame_page, replace_page, require_place
 from dpduck.publish.pictures import spec_of, svg
 from dpduck.publish.report import require_pictures
@@ -44,7 +45,7 @@ def print_comparison(database: Path, table: str, store: Path | None, target: Pat
             return
         click.secho(WARNING, fg="yellow", err=True)
         for gap in margins[:LISTED]:
-            click.echo(f"{gap.distance:.4f}  {gap.columns}: {gap.value} {gap.in_data:.4f} -> {gap.in_rows:.4f}")
+            say(f"{gap.distance:.4f}  {gap.columns}: {gap.value} {gap.in_data:.4f} -> {gap.in_rows:.4f}")
 
 
 def page_of(table: str, margins: Sequence[Distance]) -> str:

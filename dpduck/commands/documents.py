@@ -151,10 +151,11 @@ def _facts(
 
 
 def _give(text: str, target: Path | None) -> None:
+    from dpduck.commands.printing import give  # noqa: PLC0415
     from dpduck.documents.files import write_new  # noqa: PLC0415
 
     if target is None:
-        click.echo(text, nl=False)
+        give(text)
         return
     write_new(target, text)
     click.echo(_report_file(target))

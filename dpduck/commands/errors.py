@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from dpduck.values.errors import DpduckError, Interrupted
+from dpduck.values.quoting import printable
 
 
 @contextmanager
@@ -43,5 +44,5 @@ def _database_here() -> Path | None:
 
 
 def one_line(error: BaseException) -> str:
-    """Returns the first line of an error's message, without DuckDB's words before it."""
-    return str(error).strip().split("\n", 1)[0].removeprefix("Invalid Input Error: ")
+    """Returns the first line of an error's message as a terminal may show it, without DuckDB's words before it."""
+    return printable(str(error).strip().split("\n", 1)[0].removeprefix("Invalid Input Error: "))

@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
 import duckdb
 
+from dpduck.commands.printing import say
 from dpduck.language.rows.facts import CatalogColumn
 from dpduck.store.attaching import open_database
 from dpduck.values.errors import Refusal
@@ -39,6 +39,9 @@ READ = (
     "timestampformat", "binary_as_string", "maximum_object_size", "hive_partitioning", "max_line_size",
 )  # fmt: skip
 """Options of DuckDB's readers that --read takes."""
+
+ANOTHER = "no --from and no --convert; another name; or first, in DuckDB: DROP TABLE {}"
+"""What is accepted if the table is there already."""
 
 MOST_COMPARED = 100
 """Most files with columns that are compared."""
@@ -99,7 +102,7 @@ def import_files(
     try:
         with open_database(database) as con:
             if con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = ?", [table]).fetchall():
-                raise Refusal(f"{database.name} has a table {table!r}", accepted="no --from, or another name")
+                raise Refusal(f"{database.name} has a table {table!r}", accepted=ANOTHER.format(plain_name(table)))
             create = f"CREATE TABLE {quote_identifier(table)} AS "
             used = _create(con, create, files)
             return list(_notes(con, table, used, convert))
@@ -113,7 +116,7 @@ def print_notes(notes: Sequence[str]) -> None:
     """Prints notes on standard error. Behind a line break a note has a statement, which gets a line of its own."""
     for note in ["About the files, for your eyes only:", *notes] if notes else []:
         for line in note.split("\n", 1):
-            click.echo(" ".join(line.split()), err=True)
+            say(" ".join(line.split()), err=True)
 
 
 def _create(con: duckdb.DuckDBPyConnection, create: str, files: Files) -> Files:
@@ -269,7 +272,8 @@ def _reading_note(way: TextReading, number: int, table: str, convert: bool) -> s
         return f"{said} The column became {way.type_name}{'.' if way.is_whole else ', with NULL for other values.'}"
     doubt = " Only you know which format is meant." if number > 1 else ""
     return (
-        f"{said}{doubt} In DuckDB{'' if number > 1 else ', or with --convert'}:\n{way.alter(quote_identifier(table))};"
+        f"{said}{doubt} In DuckDB{'' if number > 1 else ' now, or by --convert when a table is made'}:\n"
+        f"{way.alter(quote_identifier(table))};"
     )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from dpduck.commands.printing import say
 from dpduck.server import Tls
 from dpduck.server.audit import AuditFile
 from dpduck.server.flight.listener import FlightListener
@@ -201,12 +202,12 @@ def _say_what_is_served(service: Service, path: Path, source: str) -> None:
     """Prints who may ask, where the log is, and which views are left out. source: the line about Quack's extension."""
     names = [principal.name for principal in service.book.all()]
     shown = ", ".join(names) if names else "nobody yet: dpduck principal add DATABASE NAME prints a token"
-    click.echo(f"principals: {shown}")
+    say(f"principals: {shown}")
     click.echo(f"audit log: {path}")
     if source:
         click.echo(source)
     for view in service.gate.left_out():
-        click.echo(f"left out, for want of memory: {view}")
+        say(f"left out, for want of memory: {view}")
     sys.stdout.flush()
 
 

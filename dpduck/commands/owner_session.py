@@ -47,6 +47,13 @@ GOES_ON = (
 )
 
 
+IN_DUCKDB = (
+    'in DuckDB, while nothing else has the file open: duckdb {0}, or python -c "import duckdb; '
+    "duckdb.connect('{0}').execute('..')\""
+)
+"""Ways to change a table. dpduck only reads tables."""
+
+
 class OwnerSession:
     """Asks dp functions and reads released tables as the owner. Opens what it needs when it first needs it.
 
@@ -113,6 +120,8 @@ class OwnerSession:
         query = reading(text)
         tables = self._tables_of(query)
         if not tables.is_query(text):
+            if tables.is_change(text) and f"{STORE_NAME}." not in fold(text):
+                raise Refusal("this changes the table itself", accepted=IN_DUCKDB.format(self._database.name))
             return self.ask("dp", text)  # which says what a statement looks like
         self._answer_calls(query, tables)
         try:

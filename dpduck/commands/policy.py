@@ -58,6 +58,7 @@ def draft(
     """
     from dpduck.commands.answering import answers  # noqa: PLC0415
     from dpduck.commands.importing import import_files, print_notes  # noqa: PLC0415
+    from dpduck.commands.printing import give  # noqa: PLC0415
 
     with one_line_errors():
         if not files and not database.exists():
@@ -68,7 +69,7 @@ def draft(
         with answers(database, store) as ask:
             rows = ask("dp_draft", json.dumps([table, privately])).fetchall()
         print_notes(notes)
-        click.echo("\n".join(row[0] for row in rows))
+        give("".join(f"{row[0]}\n" for row in rows))
 
 
 @policy.command()
@@ -78,6 +79,7 @@ def draft(
 def show(database: Path, table: str | None, store: Path | None) -> None:
     """Print the policy of TABLE, or all policies in force, as the statements that make them."""
     from dpduck.commands.answering import answers  # noqa: PLC0415
+    from dpduck.commands.printing import give  # noqa: PLC0415
 
     with answers(database, store) as ask:
         rows = ask("dp_policies", None).project("table_name, ddl").fetchall()
@@ -86,7 +88,7 @@ def show(database: Path, table: str | None, store: Path | None) -> None:
             names = ", ".join(name for name, _ in rows) or "none yet"
             raise Refusal(f"there is no policy of {table or database.name}", accepted=f"a name of: {names}")
         for ddl in chosen:
-            click.echo(f"{ddl or '-- a policy that is too long for a statement'};")
+            give(f"{ddl or '-- a policy that is too long for a statement'};\n")
 
 
 @policy.command()

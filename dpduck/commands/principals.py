@@ -13,7 +13,7 @@ from dpduck.commands.connect_file import ADDRESS, TO_OUTPUT, connect_sql, requir
 from dpduck.commands.errors import one_line_errors
 from dpduck.commands.names_of_tables import require_policies
 from dpduck.store.store_files import store_files
-from dpduck.values.errors import Refusal, StoreError
+from dpduck.values.errors import Refusal
 from dpduck.values.per_cent import in_per_cent
 
 if TYPE_CHECKING:
@@ -197,5 +197,7 @@ def _book(database: Path, store: Path | None) -> PrincipalBook:
 
     files = store_files(database, store)
     if files.secrets is None or not files.secrets.exists():
-        raise StoreError("this database has no store; accepted: a database with a privacy policy (dpduck sql)")
+        from dpduck.store.attaching import no_store  # noqa: PLC0415 - most lists start without DuckDB
+
+        raise no_store(database)
     return PrincipalBook(SecretsFile.open(files.secrets, create=False))

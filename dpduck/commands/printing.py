@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dpduck.values.quoting import quote_identifier
+from dpduck.values.quoting import printable, quote_identifier
 from dpduck.values.sqltypes import sql_type
 
 if TYPE_CHECKING:
@@ -71,6 +71,16 @@ def moment(column: str) -> str:
     return f"strftime({column}, '%Y-%m-%d %H:%M') AS {column}"
 
 
+def say(text: str, *, nl: bool = True, err: bool = False) -> None:
+    """Prints a text that may hold words of others. A terminal shows their control characters, and obeys none."""
+    click.echo(printable(text), nl=nl, err=err)
+
+
+def give(text: str) -> None:
+    """Prints a document as it is to a file or a pipe, and as `say` does to a terminal."""
+    click.echo(printable(text) if sys.stdout.isatty() else text, nl=False)
+
+
 def print_relation(
     relation: duckdb.DuckDBPyRelation, shape: str, narrow: Sequence[str] = (), all_columns: str = ALL_COLUMNS
 ) -> None:
@@ -92,12 +102,14 @@ def print_relation(
 def print_rows(columns: Sequence[str], rows: Sequence[tuple[object, ...]], shape: str) -> None:
     """Prints rows for programs: as CSV, or as JSON."""
     if shape == "csv":
-        writer = csv.writer(sys.stdout, lineterminator="\n")
+        written = StringIO()
+        writer = csv.writer(written if sys.stdout.isatty() else sys.stdout, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(rows)
+        say(written.getvalue(), nl=False)
         return
     for row in rows:
-        click.echo(json.dumps(dict(zip(columns, row, strict=True)), default=str))
+        say(json.dumps(dict(zip(columns, row, strict=True)), default=str))
 
 
 def print_records(relation: duckdb.DuckDBPyRelation) -> None:
@@ -123,11 +135,11 @@ def print_box(relation: duckdb.DuckDBPyRelation, all_columns: str = ALL_COLUMNS)
         shown.show(max_rows=MOST_ROWS, max_width=room)
     text = box.getvalue()
     if LEFT_OUT not in text.split("\n", 2)[1]:
-        click.echo(text, nl=False)
+        say(text, nl=False)
     elif len(rows := shown.limit(MOST_RECORDS + 1).fetchall()) <= MOST_RECORDS:
         _print_records(shown.columns, rows)
     else:
-        click.echo(f"{text.rstrip()}\n  {all_columns} has all columns: {', '.join(shown.columns)}")
+        say(f"{text.rstrip()}\n  {all_columns} has all columns: {', '.join(shown.columns)}")
 
 
 def width() -> int:
@@ -143,12 +155,13 @@ def _telling(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
 
 
 def _print_records(columns: Sequence[str], rows: Sequence[tuple[object, ...]]) -> None:
+    columns = [printable(name).replace("\n", "\\n") for name in columns]
     room = max(map(len, columns))
     for number, row in enumerate(rows):
         if number:
             click.echo()
         for name, value in zip(columns, row, strict=True):
-            text = "NULL" if value is None else str(value)
+            text = "NULL" if value is None else printable(str(value))
             first, *others = text.split("\n")
             indent = " " * (room + 2)
             lines = textwrap.wrap(first, max(WIDTH, width()) - len(indent)) or [""]
@@ -172,8 +185,8 @@ def print_findings(relation: duckdb.DuckDBPyRelation) -> None:
     for finding, value, advice, percent in relation.project("finding, value, advice, percent").fetchall():
         number = "unknown" if value is None else f"{value:,.6g}" if value % 1 else f"{value:,.0f}"
         part = "" if percent is None else f"{percent:.1f} %"
-        click.echo(f"{number:>11}{part:>8} {finding}")
+        say(f"{number:>11}{part:>8} {finding}")
         if value and advice and advice != before:
             indent = " " * ADVICE_AT
-            click.echo(textwrap.fill(advice, WIDTH, initial_indent=indent, subsequent_indent=indent))
+            say(textwrap.fill(advice, WIDTH, initial_indent=indent, subsequent_indent=indent))
         before = advice

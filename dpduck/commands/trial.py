@@ -17,7 +17,7 @@ import click
 import duckdb
 
 from dpduck.commands.errors import one_line_errors
-from dpduck.commands.printing import print_rows
+from dpduck.commands.printing import print_rows, say
 from dpduck.database.connection import connect
 from dpduck.database.functions import OWNER, database_of
 from dpduck.mechanisms.batch import split_statements
@@ -121,9 +121,9 @@ def _print_lines(rows: Sequence[tuple[int, Trial]], shape: str) -> None:
         return
     for number, trial in rows:
         price = "" if trial.epsilon is None else f" at epsilon = {float(trial.epsilon):g}"
-        click.echo(f"statement {number}{price}")
+        say(f"statement {number}{price}")
         for line in sentences(trial):
-            click.echo(f"  {line}")
+            say(f"  {line}")
 
 
 def sentences(trial: Trial) -> Iterator[str]:
@@ -176,7 +176,7 @@ def _print_criteria(rows: Sequence[tuple[int, Trial]]) -> bool:
             holds = share >= criterion.runs
             met = met and holds
             word = "met" if holds else "NOT MET"
-            click.echo(f"{word} by statement {number}{price}: {criterion} (it holds in {_share(share)})", err=True)
+            say(f"{word} by statement {number}{price}: {criterion} (it holds in {_share(share)})", err=True)
     return met
 
 
@@ -185,7 +185,7 @@ def _print_suggestion(number: int, suggestion: Suggestion) -> None:
     for table, bounds in suggestion.bounds.items():
         name = unquote_identifier(table.rpartition(".")[2])
         clamps = [f"CLAMP {column} BETWEEN {low:g} AND {high:g}" for column, (low, high) in bounds.clamps.items()]
-        click.echo(f"  with {', '.join([f'MAX ROWS {bounds.max_rows}', *clamps])} in the policy of {name}")
+        say(f"  with {', '.join([f'MAX ROWS {bounds.max_rows}', *clamps])} in the policy of {name}")
 
 
 def curve_of(rows: Sequence[tuple[int, Trial]]) -> dict[str, Any]:

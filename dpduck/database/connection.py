@@ -23,12 +23,13 @@ from dpduck.store.attaching import (
     attach_store,
     database_file,
     detach_store,
+    no_store,
     open_database,
     require_no_store,
 )
 from dpduck.store.cursors import DatabaseConnections, OpenCursor
 from dpduck.store.store_files import StoreFiles, store_files
-from dpduck.values.errors import Refusal, StoreError
+from dpduck.values.errors import Refusal
 
 _LOADING = threading.Lock()
 
@@ -168,7 +169,7 @@ def verify_store(database: str | Path, store: str | Path | None = None, *, adopt
     """
     files = store_files(Path(database), store)
     if files.store is None or not files.store.exists():
-        raise StoreError("this database has no store; accepted: a database that dpduck.load was called on")
+        raise no_store(Path(database), "a database that dpduck.load was called on")
     with duckdb.connect(":memory:") as connection:
         attach_store(connection, files)
         if adopt:

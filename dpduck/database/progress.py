@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+from dpduck.values.quoting import printable
+
 FIRST, EVERY = 2.0, 0.5
 """Seconds until the line appears, and seconds between its updates."""
 
@@ -70,7 +72,7 @@ class Progress:
         return line
 
     def say(self, text: str) -> None:
-        self._write(f"\rdpduck: {text}\n")
+        self._write(f"\rdpduck: {printable(text)}\n")
 
     @contextmanager
     def working(self) -> Iterator[None]:

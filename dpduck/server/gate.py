@@ -24,6 +24,7 @@ from dpduck.server.public_database import PublicDatabase, answer_name
 from dpduck.server.syntax import Syntax
 from dpduck.server.vault import Vault
 from dpduck.server.vault_client import VaultProcess
+from dpduck.store.attaching import no_store
 from dpduck.store.cursors import FREE_OF_CHARGE, Ceiling
 from dpduck.store.store_files import store_files
 from dpduck.values.child_process import ChildProcess
@@ -377,7 +378,7 @@ def open_service(
     """Opens the vault, and a public database with its private views. idle: a started process, which opens the vault."""
     files = store_files(database, store)
     if files.secrets is None or not files.secrets.exists():
-        raise StoreError("this database has no store; accepted: a database with a privacy policy (dpduck sql)")
+        raise no_store(database)
     vault = vault or VaultProcess(database, store, keeping, idle=idle)
     try:
         public = PublicDatabase(limits, prepare=prepare)

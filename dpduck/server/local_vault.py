@@ -29,7 +29,7 @@ from dpduck.server.limits import SECONDS, Places, Quota, TimeGrid, remember
 from dpduck.server.principals import PrincipalBook
 from dpduck.server.runner_process import ROWS_AT_ONCE, clock, distinct
 from dpduck.server.vault import ReleasedRows, Reply
-from dpduck.store.attaching import STORE_NAME, not_opened
+from dpduck.store.attaching import STORE_NAME, no_store, not_opened
 from dpduck.store.cursors import Ceiling
 from dpduck.store.releases import BEFORE_STORING
 from dpduck.store.spending import spent_shares, warn_of_entry
@@ -73,7 +73,7 @@ class LocalVault:
         self._reading = Places(READERS, QUESTIONS_EACH)
         self._files = store_files(database, store)
         if self._files.store is None or self._files.secrets is None or not self._files.store.exists():
-            raise StoreError("this database has no store; accepted: a database with a privacy policy (dpduck sql)")
+            raise no_store(database)
         self._charging = threading.local()
         self._most_characters = memory // TEXTS_OF_MEMORY or None
         self._connection = _open_database(database)

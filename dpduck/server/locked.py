@@ -39,6 +39,9 @@ RELEASED = (
 )
 """SQL of the released tables of a store, each with a mark that changes with the rows."""
 
+CHANGES = frozenset(("ALTER", "CREATE", "DROP", "INSERT", "UPDATE", "DELETE", "MERGE_INTO"))
+"""DuckDB's kinds of statements that change tables or views."""
+
 SEED = "_seed"
 """End of the name of a table that belongs to a projection, which macros read together."""
 
@@ -127,6 +130,14 @@ class ReleasedTables:
             return False
         expanded = all(not statement.query for statement in statements)  # in 1.5 such a PIVOT creates a type first
         return kinds[-1:] == [duckdb.StatementType.SELECT] and (len(kinds) == 1 or expanded)
+
+    def is_change(self, text: str) -> bool:
+        """Tells whether a text only changes tables or views: ALTER, CREATE, DROP, INSERT, UPDATE, DELETE or MERGE."""
+        try:
+            kinds = {str(statement.type).rpartition(".")[2] for statement in self._connection.extract_statements(text)}
+        except duckdb.Error:
+            return False
+        return bool(kinds) and kinds <= CHANGES
 
     def run(self, text: str) -> duckdb.DuckDBPyRelation:
         return self._connection.sql(text)

@@ -26,6 +26,7 @@ from dpduck.server.limits import Limits
 from dpduck.server.principals import PrincipalBook
 from dpduck.server.public_database import PublicDatabase
 from dpduck.server.sessions import Sessions
+from dpduck.store.attaching import copying
 from dpduck.values.errors import DpduckError, Refusal, StoreError
 from dpduck.values.quoting import quote_text
 
@@ -34,11 +35,6 @@ EXTENSIONS = ("httpfs", "quack")
 OF_1_5 = duckdb.__version__.startswith("1.")
 """Whether Quack is that of DuckDB 1.5, which serves without TLS alone, and has a protocol of its own."""
 
-_FROM = " FROM core_nightly" if OF_1_5 else ""
-INSTALL = (
-    f"python -c \"import duckdb; duckdb.execute('INSTALL httpfs; INSTALL quack{_FROM}')\", which downloads them, or "
-    "pip install '.[server]' in dpduck's folder, which puts DuckDB 1.5.5 in the place of this one"
-)
 PORT = 9494
 _PATIENCE = 60.0
 _BINARY = "application/octet-stream"
@@ -47,6 +43,17 @@ _ADDRESS = re.compile(r"quack:(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+)(?::(?P<
 
 _HEAD, _TAIL = b"\x01\x00\x0b\x02\x00\x20", b"\x03\x00" + b"\xff" * 9 + b"\x01" + b"\xff" * 4
 """Bytes around a connection's name in Quack's message that ends it, as DuckDB 1.5.5 clients send it on DETACH."""
+
+
+def installing(version: str) -> str:
+    """Returns how to get Quack for this version of DuckDB. Version 2.0 makes files that 1.5 cannot read."""
+    is_old = version.startswith("1.")
+    text = (
+        f"python -c \"import duckdb; duckdb.execute('INSTALL httpfs; INSTALL quack{' FROM core_nightly' * is_old}')\", "
+        "which downloads them, or pip install '.[server]' in dpduck's folder, which puts DuckDB 1.5.5 in the place of "
+        "this one"
+    )
+    return text if is_old else f"{text}; that reads no file that {version} wrote: first {copying('clinic.duckdb')}"
 
 
 class QuackListener:
@@ -85,7 +92,7 @@ class QuackListener:
         Sets `source`, a line that says which extension it is.
         """
         connection.execute(CORE_ALONE)
-        places = {name: load_extension(connection, name, INSTALL) for name in EXTENSIONS}
+        places = {name: load_extension(connection, name, installing(duckdb.__version__)) for name in EXTENSIONS}
         self.source = f"Quack of DuckDB {duckdb.__version__}, from {places['quack']}"
         for name, function, arguments, result in (
             (AUTHENTICATE, self._authenticate, 3, BOOLEAN),

@@ -48,14 +48,32 @@ def not_opened(error: duckdb.Error, file: Path | None, what: str = "the database
         name = "that.duckdb" if file is None else file.name
         return StoreError(
             f"{name} was written by {_writer(file)}, and DuckDB {duckdb.__version__}, which is installed here, cannot "
-            f"read it; accepted: a copy by that DuckDB in its place: ATTACH {quote_text(name)} AS newer (READ_ONLY); "
-            f"ATTACH 'copy.duckdb' AS copy (STORAGE_VERSION '{STORAGE_VERSION}'); COPY FROM DATABASE newer TO copy"
+            f"read it; accepted: a copy by that DuckDB in its place: {copying(name)}"
         )
     if re.search(r"\block\b", str(error)) is None:  # for a damaged file DuckDB names a block
         return None
     return StoreError(
         f"{what} is in use by another process, perhaps dpduck serve or dpduck shell; accepted: {WHEN_ENDED}"
     )
+
+
+def copying(name: str) -> str:
+    """Returns the SQL with which a newer DuckDB copies a file so that DuckDB 1.5 can read the copy."""
+    return (
+        f"ATTACH {quote_text(name)} AS newer (READ_ONLY); "
+        f"ATTACH 'copy.duckdb' AS copy (STORAGE_VERSION '{STORAGE_VERSION}'); COPY FROM DATABASE newer TO copy"
+    )
+
+
+def no_store(database: Path | None, accepted: str = "a database with a privacy policy (dpduck sql)") -> StoreError:
+    """Returns the error about a database without a store. A newer DuckDB's database gets the error about that."""
+    try:
+        if database is not None and database.exists():
+            duckdb.connect(str(database), read_only=True).close()
+    except duckdb.Error as error:
+        if _is_newer(error) and (said := not_opened(error, database)) is not None:
+            return said
+    return StoreError(f"this database has no store; accepted: {accepted}")
 
 
 def _is_newer(error: duckdb.Error) -> bool:

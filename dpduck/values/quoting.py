@@ -1,9 +1,13 @@
-"""Quoting of names and texts for SQL, and comparison of names as DuckDB does it. No other file does either."""
+"""Quoting of names and texts for SQL and for terminals, and comparison of names as DuckDB does it."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
+
+_UNSEEN = frozenset(("Cc", "Cf", "Cs"))
+"""Categories of characters that a terminal obeys or hides: controls, formats, and halves of pairs."""
 
 _PLAIN = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
@@ -76,3 +80,17 @@ def fold(name: str) -> str:
     if name.isascii():
         return name.lower()
     return "".join(character.lower() if character.isascii() else character for character in name)
+
+
+def printable(text: str) -> str:
+    r"""Returns a text in which each character that a terminal obeys or hides is written out. Lines and tabs stay.
+
+    >>> print(printable("n" + chr(27) + "]0;title" + chr(7)))
+    n\x1b]0;title\x07
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        repr(character)[1:-1] if unicodedata.category(character) in _UNSEEN and character not in "\n\t" else character
+        for character in text
+    )

@@ -102,6 +102,18 @@ def test_a_file_of_a_newer_duckdb_is_named_by_every_command(
     )
 
 
+@pytest.mark.parametrize("words", [
+    ("serve", "--listen", "none", "--flight-sql", "grpc://localhost:8815"), ("principal list",), ("verify",),
+])  # fmt: skip
+def test_a_newer_database_without_a_store_is_named_too(clinic: Path, words: tuple[str, ...]) -> None:
+    """What is wrong first is the file, and then that it has no policy."""
+    command, *rest = words
+    assert "Error: this database has no store; accepted: " in run(*command.split(), clinic, *rest).output
+    make_newer(clinic)
+    ran = run(*command.split(), clinic, *rest)
+    assert ran.exit_code == 1 and "Error: clinic.duckdb was written by DuckDB 9.0.0, and " in ran.output
+
+
 def test_an_agent_is_told_of_a_newer_file_too(clinic: Path) -> None:
     """The same line, on the errors of a process that speaks MCP on its output."""
     pytest.importorskip("mcp", reason="the extra mcp is not installed")

@@ -146,6 +146,22 @@ def test_no_attack_of_a_client_reads_a_row(clinic: Path, tmp_path: Path, monkeyp
     assert list(Path.cwd().iterdir()) == []
 
 
+@pytest.mark.parametrize("text", [
+    "ALTER TABLE visits ADD COLUMN day DATE", "CREATE TABLE t AS SELECT 1 AS x", "DROP TABLE visits",
+    "INSERT INTO visits SELECT 1", "UPDATE visits SET age = 1;", "DELETE FROM visits", "DROP VIEW v; DROP TABLE t",
+])  # fmt: skip
+def test_a_change_of_a_table_is_for_duckdb(clinic: Path, text: str) -> None:
+    """The refusal says where such a statement runs. Released tables are changed by dp statements alone."""
+    before = clinic.read_bytes()
+    with OwnerSession(clinic, None) as session:
+        with pytest.raises(DpduckError, match=r"^this changes the table itself; accepted: in DuckDB, .*: duckdb clin"):
+            session.run(text)
+        with pytest.raises((DpduckError, duckdb.Error)) as caught:
+            session.run("DROP TABLE private.ages")
+    assert "in DuckDB" not in str(caught.value)
+    assert clinic.read_bytes() == before
+
+
 def test_a_missing_view_is_named(clinic: Path) -> None:
     """The refusal lists what there is, as the server's refusals do. A misspelt function of dp says what is known."""
     assert refusal("sql", clinic, "FROM private.wages_by_age") == (

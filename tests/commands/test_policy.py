@@ -49,7 +49,11 @@ def test_what_is_missing_is_said_in_one_line(tmp_path: Path) -> None:
     assert "--from a file" in ran("policy", "draft", database, "t").output
     assert ran("policy", "draft", database, "t", "--from", tmp_path / "f.csv").exit_code == 0
     again = ran("policy", "draft", database, "t", "--from", tmp_path / "f.csv")
-    assert again.exit_code == 1 and "has a table 't'" in again.output and again.output.count("\n") == 1
+    assert (
+        again.exit_code == 1
+        and "has a table 't'; accepted: no --from and no --convert; " in again.output
+        and again.output.count("\n") == 1
+    )
     missing = ran("policy", "show", database, "t")
     assert missing.exit_code == 1 and "none yet" in missing.output
 

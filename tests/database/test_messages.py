@@ -24,6 +24,10 @@ SAID = (
     (f"{ASKED} sex, count(*) FROM other.vists GROUP BY sex", "'other.vists'; accepted: a table with a policy"),
     (f"{ASKED} sex, count(*) FORM visits GROUP BY sex", "accepted: FROM in place of FORM"),
     (f"{ASKED} `sex`, count(*) FROM visits GROUP BY sex", 'accepted: double quotes around a name: "name"'),
+    (f"{ASKED} home.city, count(*) FROM visits GROUP BY home.city",
+     "home is a column, and 'city' would be a field of it; accepted: a column of its own for home.city (docs/how_to/"),
+    (f"{ASKED} count(*) FROM visits AS v WHERE V.Home.city = 'Ulm'", "home is a column, and 'city' would be a field"),
+    (f"{ASKED} count(*) FROM visits AS v WHERE visits.home = 'Ulm'", "there is no table 'visits' in FROM"),
     ("ALTER PRIVACY POLICY ON visits SET DOMAIN wrad IN ('w0')", "accepted: ward (did you mean that?)"),
     ("ALTER PRIVACY POLICY ON visits SET DOMAIN age RANGE 0 TO 98 STEP 5", "k at least 1: 0 TO 100"),
     ("ALTER PRIVACY POLICY ON visits SET DOMAIN age RANGE 0 TO 98 STEP 0", "STEP 0 is not above 0"),
@@ -38,6 +42,7 @@ def test_the_way_out_is_named(open_clinic: Callable[..., Clinic], statement: str
     clinic = open_clinic()
     clinic.fill()
     clinic.rows("ALTER TABLE visits ADD COLUMN day DATE")
+    clinic.rows("ALTER TABLE visits ADD COLUMN home STRUCT(city VARCHAR)")
     clinic.protect()
     assert said in clinic.refused(statement)
 

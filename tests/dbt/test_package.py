@@ -72,6 +72,8 @@ def test_what_dbt_shows_is_released(built: tuple[Project, Said]) -> None:
     for sql in ("SELECT * FROM {{ source('rows', 'visits') }}", "SELECT max(name) FROM old"):
         refused = project.dbt(*SHOW_ROWS, sql)
         assert refused.code and "accepted: dbt show of a private view" in refused.text, sql
+    refused = project.dbt(*SHOW_ROWS, "SELECT * FROM query_table('visits')")
+    assert refused.code and "the table function query_table may read private rows" in refused.text
     assert project.dbt("docs", "generate").code == 0
     catalog = json.loads((project.folder / "target" / "catalog.json").read_text(encoding="utf-8"))
     for node in (*catalog["nodes"].values(), *catalog["sources"].values()):

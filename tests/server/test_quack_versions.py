@@ -14,7 +14,8 @@ import pytest
 from dpduck.publish.extensions import extension_file
 from dpduck.server import Tls, quack
 from dpduck.server.limits import Limits
-from dpduck.server.quack import EXTENSIONS, QuackListener, serving_options
+from dpduck.server.quack import EXTENSIONS, QuackListener, installing, serving_options
+from dpduck.store.attaching import copying
 from dpduck.values.errors import Refusal
 from tests.server.served import NoAudit, add_principals, count, make_clinic
 from tests.server.shell import attach, needs_quack, shell, start
@@ -53,6 +54,8 @@ def test_without_quack_the_message_says_how_to_install_it(tmp_path: Path, monkey
     with duckdb.connect() as con, pytest.raises(Refusal, match=r"INSTALL httpfs; INSTALL quack") as caught:
         QuackListener("quack:localhost:9494", NoAudit(), Limits()).prepare(con)
     assert ("FROM core_nightly" in str(caught.value)) == duckdb.__version__.startswith("1.")
+    assert installing("1.5.4").endswith("which puts DuckDB 1.5.5 in the place of this one")
+    assert installing("2.0.1").endswith(f"that reads no file that 2.0.1 wrote: first {copying('clinic.duckdb')}")
 
 
 @needs_quack

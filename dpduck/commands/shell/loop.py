@@ -19,7 +19,7 @@ from dpduck.commands.answering import (
 )
 from dpduck.commands.errors import one_line
 from dpduck.commands.owner_session import OwnerSession
-from dpduck.commands.printing import RECORDS, WIDTH, print_relation
+from dpduck.commands.printing import RECORDS, WIDTH, print_relation, say
 from dpduck.database.functions import STOPPED
 from dpduck.server.bare_statements import QUERIES, first_word, has_clause, split_at_ends, without_dp
 from dpduck.store.cursors import is_ctrl_c
@@ -168,7 +168,7 @@ class OwnerShell:
             elif price:
                 said += [] if left is None else [f"{left:.3g} % are left afterwards"]
                 said += [] if times is None else [times_in_words(times)]
-            click.echo("; ".join(said))
+            say("; ".join(said))
 
 
 def is_dot_command(text: str) -> bool:

@@ -71,6 +71,9 @@ class Scope:
 
     def lookup(self, column: exp.Column) -> exp.Expr:
         """Resolves a column reference. Refuses an unknown or ambiguous reference."""
+        if inner := self._nesting(column):
+            accepted = f"a column of its own for {inner}.{column.name} (docs/how_to/table_shapes.md)"
+            raise refusal(column, f"{inner} is a column, and {column.name!r} would be a field of it", accepted)
         if column.args.get("db") or column.args.get("catalog"):
             raise self._refuse(column, "a column is named with at most its table")
         if column.table and not any(fold(relation.alias) == fold(column.table) for relation in self.relations):
@@ -87,6 +90,14 @@ class Scope:
         if len(matches) > 1:
             raise self._refuse(column, f"the column {column.name!r} is in more than one place")
         return matches[0]
+
+    def _nesting(self, column: exp.Column) -> str:
+        """Returns the column that a reference takes a field of, as address.city does of a STRUCT. "" for others."""
+        nested, place = fold(column.table), fold(column.db)
+        aliases = {fold(relation.alias) for relation in self.relations}
+        if not nested or (place not in aliases if place else nested in aliases):
+            return ""
+        return next((name for name, _ in self.columns(place) if fold(name) == nested), "")
 
     def _refuse(self, column: exp.Column, what: str) -> Refusal:
         names = [name for name, _ in self.columns()]

@@ -12,12 +12,14 @@
   {{ get_limit_subquery_sql(shown, limit) }}
 {%- endmacro %}
 
-{# Refuses SQL that names a table with a policy, or a view over one. Without the plugin there is no such table. #}
+{# Refuses SQL that may read a table with a policy: a guard against accidents and no gate. Without the plugin there is no such table. #}
 {% macro require_no_rows(sql) -%}
   {%- set loaded = run_query("SELECT count(*) FROM duckdb_functions() WHERE function_name = 'dp_policies'") -%}
   {%- if loaded.columns[0].values()[0] -%}
     {%- set policies = run_query("SELECT DISTINCT table_name FROM dp_policies()").columns[0].values() | list -%}
-    {%- set listed = run_query("SELECT view_name, sql FROM duckdb_views() WHERE NOT internal AND database_name <> 'private'") -%}
+    {%- set listed = run_query("SELECT view_name, sql FROM duckdb_views() WHERE NOT internal AND database_name <> 'private' "
+      ~ "UNION ALL SELECT function_name || '()', macro_definition FROM duckdb_functions() "
+      ~ "WHERE macro_definition IS NOT NULL AND NOT internal AND NOT starts_with(function_name, 'dp_')") -%}
     {%- set views = [] -%}
     {%- for row in listed.rows -%}{% do views.append([row[0], row[1]]) %}{%- endfor -%}
     {%- set private = dpduck.ask_plugin('private_names', {'sql': sql, 'policies': policies, 'views': views}) -%}
