@@ -40,9 +40,6 @@ READ = (
 )  # fmt: skip
 """Options of DuckDB's readers that --read takes."""
 
-ANOTHER = "no --from and no --convert; another name; or first, in DuckDB: DROP TABLE {}"
-"""What is accepted if the table is there already."""
-
 MOST_COMPARED = 100
 """Most files with columns that are compared."""
 
@@ -102,7 +99,9 @@ def import_files(
     try:
         with open_database(database) as con:
             if con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = ?", [table]).fetchall():
-                raise Refusal(f"{database.name} has a table {table!r}", accepted=ANOTHER.format(plain_name(table)))
+                first = f"DROP TABLE {plain_name(table)}"
+                accepted = f"no --from and no --convert; another name; or first, in DuckDB: {first}"
+                raise Refusal(f"{database.name} has a table {table!r}", accepted=accepted)
             create = f"CREATE TABLE {quote_identifier(table)} AS "
             used = _create(con, create, files)
             return list(_notes(con, table, used, convert))

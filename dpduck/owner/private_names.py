@@ -5,7 +5,7 @@ This is a guard against accidents and no gate: the owner can read the rows elsew
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from sqlglot import exp, parse
 from sqlglot.errors import SqlglotError
@@ -35,6 +35,7 @@ READ_ONLY = OF_RELEASES | frozenset(
 HIDING = frozenset(("query()", "query_table()"))
 """Functions that read a table by a text."""
 
+_ACCEPTED = "tables and views by name, range, generate_series, unnest, and dp functions without exact findings"
 FILES = (".duckdb", ".ddb", ".db")
 """Ends of the names of databases, which DuckDB reads in FROM."""
 
@@ -52,7 +53,7 @@ def private_names(sql: str, policies: Iterable[str], views: Mapping[str, str]) -
     trees = _trees(sql)
     if trees is None:
         raise Refusal("this SQL cannot be parsed, so it may read private rows", accepted="a plain SELECT")
-    read = {fold(name): _defined(definition) for name, definition in views.items()}
+    read = {fold(name): _names(_trees(definition)) for name, definition in views.items()}
     while more := {name for name, names in read.items() if name not in private and (private | HIDING) & names}:
         private |= more
     named = _names(trees)
@@ -71,19 +72,13 @@ def _trees(sql: str) -> list[exp.Expr] | None:
     return None if any(isinstance(tree, exp.Command) for tree in trees) else trees
 
 
-def _defined(definition: str) -> set[str]:
-    """Returns the names in a definition. One that cannot be parsed may read any table."""
-    trees = _trees(definition)
-    return set(HIDING) if trees is None else _names(trees)
+def _names(trees: Iterable[exp.Expr] | None) -> set[str]:
+    """Returns the last parts of the names of tables, without those of the store, and of functions with brackets.
 
-
-def _names(trees: Iterable[exp.Expr]) -> set[str]:
-    """Returns the last parts of the names of tables in small letters, without those of the store, and of functions.
-
-    Functions have brackets behind their names.
+    A definition that cannot be parsed may read any table.
     """
-    named = set[str]()
-    for tree in trees:
+    named = set(HIDING) if trees is None else set[str]()
+    for tree in trees or ():
         named |= {fold(table.name) for table in tree.find_all(exp.Table) if not _is_of_store(table)}
         named |= {f"{name}()" for function in tree.find_all(exp.Func) for name in _function_names(function)}
     return named - {""}
@@ -100,7 +95,9 @@ def _require_plain(tree: exp.Expr, private: set[str]) -> None:
     """Refuses what may show rows or exact figures of a private table without its name."""
     if tree.find(exp.Pragma) is not None:
         raise Refusal("PRAGMA may tell of private rows", accepted="a plain SELECT")
-    for called in _called(tree):
+    for called in (source.this for source in tree.find_all(exp.Table, exp.Lateral)):
+        if not isinstance(called, exp.Func):
+            continue
         names = _function_names(called)
         shown = min(names, default="this")
         if not (names & READ_ONLY or isinstance(called, exp.GenerateSeries | exp.Unnest)):
@@ -112,16 +109,6 @@ def _require_plain(tree: exp.Expr, private: set[str]) -> None:
         name = fold(table.name)
         if name == "duckdb_tables" or name.endswith(FILES):
             raise Refusal(f"{name[:80]!r} may tell of private rows", accepted=_ACCEPTED)
-
-
-_ACCEPTED = "tables and views by name, range, generate_series, unnest, and dp functions without exact findings"
-
-
-def _called(tree: exp.Expr) -> Iterator[exp.Expr]:
-    """Yields the functions in FROM."""
-    for source in tree.find_all(exp.Table, exp.Lateral):
-        if isinstance(source.this, exp.Func):
-            yield source.this
 
 
 def _is_of_store(table: exp.Table) -> bool:
