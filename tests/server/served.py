@@ -36,6 +36,13 @@ CUBE = "SELECT sex, ward, count(*) AS n FROM visits GROUP BY CUBE (sex, ward)"
 CANARY = "xq-canary"
 """In values of the private table that no domain has: whoever shows it has leaked."""
 
+WRONG_CASTS = (
+    "SELECT CAST('abc' AS INTEGER)", "SELECT CAST('a\nb' AS DATE)", "SELECT DATE 'x'", 'SELECT "a\rb" FROM range(3)',
+    "SELECT CAST(range::VARCHAR || 'x' AS INTEGER) FROM range(5)", "SELECT range::TINYINT FROM range(300)",
+    "SELECT (range || '\n x')::INT FROM range(100000)", 'SELECT "a\nb" FROM range(3)',
+)  # fmt: skip
+"""Statements over nothing private that are admitted or tried, and that then fail in DuckDB."""
+
 
 def ask(statement: str) -> str:
     """A statement of dp() as a client's SQL."""

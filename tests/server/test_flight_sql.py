@@ -18,7 +18,7 @@ from dpduck.server.flight.listener import FlightListener
 from dpduck.server.flight.statements import Statements, read_any, write_any
 from dpduck.server.limits import Limits
 from dpduck.values.errors import Refusal
-from tests.server.served import CANARY, Served, ask, count
+from tests.server.served import CANARY, WRONG_CASTS, Served, ask, count
 from tests.server.shell import eventually
 
 GUIDE = Path(__file__).resolve().parent.parent.parent / "docs" / "flight_sql.md"
@@ -221,6 +221,13 @@ def test_statements_pass_the_gate(alice: Any, served: Served) -> None:
         ("FROM dp_trial('SELECT 1')", owner),
     ):
         assert f"{reason}; accepted: " in refused(alice, served, sql), sql[:100]
+
+
+def test_wrong_casts_are_refused_in_one_line(alice: Any, served: Served) -> None:
+    """DuckDB's own texts have several lines. The hint says what to change, since the same statement fails again."""
+    for sql in WRONG_CASTS:
+        said = refused(alice, served, sql)
+        assert "DuckDB does not accept this" in said or "accepted: expressions that every value" in said, said
 
 
 def test_tokens_are_needed(served: Served, listener: FlightListener, raw: flight.FlightClient) -> None:

@@ -236,7 +236,10 @@ class Statements:
                 text = handle[_HANDLE:].decode("utf-8", "replace")
                 reader = _reader(cursor, self._service.gate.admit(principal, text, given_up))
             if reader is None:
-                raise Refusal("the statement fails over the released tables", accepted="the same statement again")
+                raise Refusal(
+                    "the statement fails over the released tables",
+                    accepted="expressions that every value can go through, or the same statement again",
+                )
             failing.pop_all()  # from here on, the batches end the reader
         return reader.schema, _ResultBatches(self, principal.name, cursor, reader)
 

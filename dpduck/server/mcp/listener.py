@@ -2,6 +2,9 @@
 
 A request that is no POST of one JSON object to /mcp, of a host of this listener, gets a fixed answer, whatever else it
 is. So do a token in the address, several tokens, and a page of another origin. Nobody's request is quoted.
+
+A connection has one request. Each principal has a number of connections, and so have all strangers together. Whoever
+reads too slowly loses the connection, so nobody can take the places of others.
 """
 
 from __future__ import annotations
@@ -27,11 +30,14 @@ from dpduck.values.errors import DpduckError, PermissionRefusal, StoreError
 
 PORT = 8090
 PATH = "/mcp"
-MOST_CONNECTIONS, MOST_SILENT, AT_WORK_EACH = 128, 64, 8
-"""Connections in all and without a request so far, and requests of one principal at the same time."""
+MOST_CONNECTIONS, MOST_STRANGERS, CONNECTIONS_EACH, AT_WORK_EACH = 256, 64, 16, 8
+"""Connections in all, of strangers, and of one principal, and requests of one principal at the same time."""
 
-READ_SECONDS, WRONG_TOKEN_SECONDS = 15.0, 1.0
-"""Seconds in which a request must arrive, and that a wrong token waits."""
+READ_SECONDS, WRITE_SECONDS = 15.0, 30.0
+"""Seconds in which a request must arrive, and in which its answer must be read."""
+
+WRONG_TOKEN_SECONDS, MOST_WRONG = 1.0, 32
+"""Seconds that a wrong token waits, and the largest number that wait at the same time. More are answered at once."""
 
 HEAD_BYTES, BESIDE_BYTES = 16_384, 65_536
 """Bytes of a request's headers, and of its body beside the statement."""
@@ -42,8 +48,8 @@ _OPEN = (
     "own makes up for; accepted without it: --mcp 127.0.0.1:PORT, or --tls-certificate with --tls-key"
 )
 _TOKEN = re.compile(rb"[Bb]earer ([A-Za-z0-9_.~+/=-]{1,200})")
-PRINCIPAL, GONE = "dpduck.principal", "dpduck.gone"
-"""Keys of a request: its principal with the token, and whether its client has gone."""
+PRINCIPAL, GONE, CONNECTION = "dpduck.principal", "dpduck.gone", "dpduck.connection"
+"""Keys of a request: its principal with the token, whether its client has gone, and its connection."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -58,7 +64,8 @@ class AgentGateway:
 
         self._service, self._hosts = service, hosts
         self._most = BESIDE_BYTES + _BYTES_OF_A_CHARACTER * limits.characters
-        self._at_work = Counter[str]()
+        self._at_work, self._connections = Counter[str](), Counter[str]()
+        self._wrong = 0
         server = agent_server(
             service, lambda context: principal_of(service, context), lambda context: context.request.scope[GONE]()
         )
@@ -73,31 +80,45 @@ class AgentGateway:
         if scope["method"] in ("GET", "DELETE") and scope["raw_path"] == PATH.encode():
             await _send(send, 405)  # as MCP says of a server without streams and sessions
             return
-        token = token_of(scope, self._hosts)
+        connection, token = scope["state"].pop(CONNECTION), token_of(scope, self._hosts)
         if token is None:
             await _send(send, 400)
             return
-        principal = await self._authenticate(token)
+        connection.asks()
+        principal = await asyncio.to_thread(self._authenticate, token)
         if principal is None:
+            await self._wait(connection)
             await _send(send, 401)
             return
-        if self._at_work[principal.name] >= AT_WORK_EACH:
+        name = principal.name
+        if self._at_work[name] >= AT_WORK_EACH or self._connections[name] >= CONNECTIONS_EACH:
             await _send(send, 429)
             return
-        self._at_work[principal.name] += 1
+        self._connections[name] += 1
+        connection.is_known(lambda: self._connections.subtract([name]))
+        self._at_work[name] += 1
         try:
             await self._answer(scope, receive, send, principal, token)
         finally:
-            self._at_work[principal.name] -= 1
+            self._at_work[name] -= 1
 
-    async def _authenticate(self, token: str) -> Principal | None:
+    def _authenticate(self, token: str) -> Principal | None:
         with suppress(DpduckError):
-            principal = await asyncio.to_thread(self._service.book.authenticate, token)
+            principal = self._service.book.authenticate(token)
             if principal is not None:
                 return principal
             self._service.audit.note(None, "turned away", why="no such token")
-        await asyncio.sleep(WRONG_TOKEN_SECONDS)
         return None
+
+    async def _wait(self, connection: Any) -> None:
+        """Waits with a wrong token, unless many others do."""
+        connection.is_wrong()
+        if self._wrong < MOST_WRONG:
+            self._wrong += 1
+            try:
+                await asyncio.sleep(WRONG_TOKEN_SECONDS)
+            finally:
+                self._wrong -= 1
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, principal: Principal, token: str) -> None:
         body = await read_body(receive, self._most)
@@ -196,7 +217,7 @@ def is_message(body: bytes) -> bool:
         return False
 
 
-_ALWAYS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+_ALWAYS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"), (b"connection", b"close"))
 _SAID = {
     400: b"This is no request for agents.",
     401: b"No such token.",
@@ -213,7 +234,6 @@ async def _send(send: Send, status: int) -> None:
         headers.append((b"www-authenticate", b"Bearer"))
     if status == 405:
         headers.append((b"allow", b"POST"))
-    headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
@@ -225,37 +245,68 @@ def agent_address(address: str, tls: Tls | None, origin: str | None) -> tuple[st
 
 
 def _patient_protocol() -> Any:
-    """Returns uvicorn's protocol with a deadline for the first request of each connection.
+    """Returns uvicorn's protocol with deadlines, and with a limited number of connections of strangers.
 
-    If too many connections have sent no request yet, the oldest of them ends.
+    A stranger is whoever has shown no token that is in force. If there are too many, those with a wrong token end
+    first, then the oldest ones that have sent no request, and those under examination last.
     """
     from uvicorn.protocols.http.h11_impl import H11Protocol  # noqa: PLC0415
 
-    silent: OrderedDict[int, Any] = OrderedDict()
+    strangers: OrderedDict[int, Any] = OrderedDict()
 
-    class SilentProtocol(H11Protocol):
-        """Connection that ends if its first request has not begun in time."""
+    class PatientProtocol(H11Protocol):
+        """Connection with one request, which must begin in time. Its answer must be read in time."""
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            for place in [place for place, other in silent.items() if other.cycle is not None]:
-                del silent[place]
-            if len(silent) >= MOST_SILENT:
-                silent.popitem(last=False)[1].end()
-            silent[id(self)] = self
-            self.loop.call_later(READ_SECONDS, self.end)
+            self._left: Callable[[], None] | None = None
+            self._examining: asyncio.Task[Any] | None = None
+            self.app_state = {**self.app_state, CONNECTION: self}
+            if len(strangers) >= MOST_STRANGERS:
+                strangers.popitem(last=False)[1].transport.abort()
+            strangers[id(self)] = self
+            self._deadline = self.loop.call_later(READ_SECONDS, self._end)
+
+        def asks(self) -> None:
+            """Records that a request has arrived, which this task examines. It ends with the connection."""
+            self._examining = asyncio.current_task()
+            if id(self) in strangers:
+                strangers.move_to_end(id(self))
+
+        def is_wrong(self) -> None:
+            """Records that the token is wrong."""
+            if id(self) in strangers:
+                strangers.move_to_end(id(self), last=False)
+
+        def is_known(self, left: Callable[[], None]) -> None:
+            """Records that the token is in force. left: what is done when the connection ends."""
+            strangers.pop(id(self), None)
+            self._examining = None
+            if self.transport.is_closing():
+                left()
+            else:
+                self._left = left
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            self._deadline.cancel()
+            self._deadline = self.loop.call_later(WRITE_SECONDS, self.transport.abort)
 
         def connection_lost(self, exc: Exception | None) -> None:
-            silent.pop(id(self), None)
+            self._deadline.cancel()
+            strangers.pop(id(self), None)
+            if self._left is not None:
+                self._left()
             super().connection_lost(exc)
+            if self._examining is not None:
+                self._examining.cancel()
 
-        def end(self) -> None:
+        def _end(self) -> None:
             """Closes the connection unless a request has begun."""
             if self.cycle is None:
-                silent.pop(id(self), None)
-                self.transport.close()
+                self.transport.abort()
 
-    return SilentProtocol
+    return PatientProtocol
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -28,6 +28,16 @@ _EXACT = 2**53
 _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 """Categories of Unicode whose characters are not seen: control and format characters, and those without a meaning."""
 
+_IGNORABLE = (
+    (0x00AD, 0x00AD), (0x034F, 0x034F), (0x061C, 0x061C), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F),
+    (0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF),
+    (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF),
+)  # fmt: skip
+"""All characters with Unicode's property Default_Ignorable_Code_Point, in ranges. Some are letters, and not seen."""
+
+_UNSEEN = frozenset(chr(code) for first, last in (*_IGNORABLE, (0x2800, 0x2800)) for code in range(first, last + 1))
+"""The same characters, and the empty pattern of Braille."""
+
 
 def clean_text(text: str, most: int = MOST_LETTERS) -> str:
     r"""Returns a text in one line, with hidden characters escaped and at most this many letters.
@@ -38,7 +48,9 @@ def clean_text(text: str, most: int = MOST_LETTERS) -> str:
     cut = text if len(text) <= most else f"{text[:most]} .."
     if cut.isascii() and cut.isprintable():
         return cut
-    return "".join(_escape(letter) if unicodedata.category(letter) in _HIDDEN else letter for letter in cut)
+    return "".join(
+        _escape(letter) if letter in _UNSEEN or unicodedata.category(letter) in _HIDDEN else letter for letter in cut
+    )
 
 
 def _escape(letter: str) -> str:

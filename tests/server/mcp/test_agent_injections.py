@@ -109,3 +109,18 @@ def test_orders_change_nothing(agent: Agent) -> None:
     assert ORDER not in listed and ORDER not in described and "notes" not in listed.lower()
     assert agent.call("tables").result["released_tables"][0]["table_name"] == VIEW
     assert agent.rpc("tools/list").message["result"]["tools"] == tool_descriptions()
+
+
+@pytest.mark.parametrize(
+    "letter", "\U000e0100\ufe0f\u3164\u115f\u1160\u2800\u034f\u180b\u17b4\uffa0\u00ad\U000e0041\U000e0fff"
+)
+def test_no_letter_is_unseen(letter: str) -> None:
+    """Fillers, selectors of variants and tags could carry orders that no person sees: each is escaped."""
+    code = f"u{ord(letter):04x}" if letter < "\U00010000" else f"U{ord(letter):08x}"
+    assert clean_text(f"a{letter}b") == f"a\\{code}b"
+
+
+def test_seen_letters_stay() -> None:
+    """Letters of every language stay as they are."""
+    seen = "M\u00fcller \u0416 \u65e5\u672c\u8a9e \ud55c \u0627\u0644 \u0e44\u0e17\u0e22 \U0001f986 e\u0301"
+    assert clean_text(seen) == seen

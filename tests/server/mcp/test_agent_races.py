@@ -23,8 +23,8 @@ from dpduck.server.limits import TimeGrid, never
 from dpduck.server.local_vault import LocalVault
 from dpduck.server.mcp import questions
 from dpduck.server.mcp.protocol import run_tool
-from tests.server.mcp.client import VERSION, Agent, serving_agents
-from tests.server.mcp.test_agent_requests import BODIES, MESSAGES
+from tests.server.mcp.client import Agent, serving_agents
+from tests.server.mcp.test_agent_requests import BODIES, MESSAGES, head_of
 from tests.server.served import CANARY, Served, open_served
 from tests.server.test_attacks import ATTACKS
 from tests.server.test_days import book_of
@@ -103,16 +103,6 @@ def test_work_for_a_client_that_went_ends(served: Served, alice: Agent) -> None:
     while served.service.gate._running["alice"] and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not served.service.gate._running["alice"], "its limit is 600 seconds"
-
-
-def head_of(agent: Agent, length: int) -> str:
-    """Returns the first line and the headers of a call."""
-    lines = [
-        "POST /mcp HTTP/1.1", f"Host: 127.0.0.1:{agent.port}", f"Authorization: Bearer {agent.token}",
-        "Content-Type: application/json", "Accept: application/json, text/event-stream",
-        f"MCP-Protocol-Version: {VERSION}", f"Content-Length: {length}", "", "",
-    ]  # fmt: skip
-    return "\r\n".join(lines)
 
 
 def test_a_token_revoked_in_the_middle(tmp_path: Path, own_state: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,8 @@ import json
 import socket
 import ssl
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from fractions import Fraction
 
 import pytest
@@ -15,7 +17,7 @@ from dpduck.server.limits import Limits
 from dpduck.server.mcp import listener
 from dpduck.server.mcp.listener import AgentListener, agent_address
 from dpduck.values.errors import Refusal, StoreError
-from tests.server.mcp.client import Agent, raw, serving_agents
+from tests.server.mcp.client import VERSION, Agent, raw, serving_agents
 from tests.server.served import Served, certificate
 from tests.server.test_days import book_of
 from tests.support.ports import free_port
@@ -225,7 +227,7 @@ def ended(connection: socket.socket) -> bool:
 
 def test_silent_strangers_make_room(served: Served, alice: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     """More connections than there are places, each sending nothing: whoever asks is answered at once."""
-    monkeypatch.setattr(listener, "MOST_SILENT", 8)
+    monkeypatch.setattr(listener, "MOST_STRANGERS", 8)
     with serving_agents(served.service) as port:
         silent = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(40)]
         for connection in silent:
@@ -234,6 +236,119 @@ def test_silent_strangers_make_room(served: Served, alice: Agent, monkeypatch: p
         assert [ended(connection) for connection in silent[:20]] == [True] * 20, "the oldest went first"
         for connection in silent:
             connection.close()
+
+
+def head_of(agent: Agent, length: int) -> str:
+    """Returns the first line and the headers of a call."""
+    lines = [
+        "POST /mcp HTTP/1.1", f"Host: 127.0.0.1:{agent.port}", f"Authorization: Bearer {agent.token}",
+        "Content-Type: application/json", "Accept: application/json, text/event-stream",
+        f"MCP-Protocol-Version: {VERSION}", f"Content-Length: {length}", "", "",
+    ]  # fmt: skip
+    return "\r\n".join(lines)
+
+
+@contextmanager
+def begun(agent: Agent, body: bytes) -> Iterator[socket.socket]:
+    """Sends a call, and leaves its answer unread. Its connection ends with the block."""
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_000)
+        client.settimeout(60)
+        client.connect(("127.0.0.1", agent.port))
+        client.sendall(head_of(agent, len(body)).encode() + body)
+        yield client
+
+
+def status_of(connection: socket.socket) -> int:
+    """Returns the status of an answer, whatever follows."""
+    return int(connection.recv(1000).split(b" ", 2)[1])
+
+
+def test_a_connection_has_one_request(served: Served, bob: Agent) -> None:
+    """So connections that were answered keep no places. A second request in the same connection is not answered."""
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}).encode()
+    answer = raw(bob.port, head_of(bob, len(body)).split("\r\n")[:-2], body + head_of(bob, len(body)).encode() + body)
+    assert answer.startswith(b"HTTP/1.1 200") and answer.count(b"HTTP/1.1") == 1 == answer.count(b"connection: close")
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few places, and sockets that keep little of an answer."""
+    made = listener._listen
+
+    def listen(host: str, port: int) -> socket.socket:
+        listening = made(host, port)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2_000)
+        return listening
+
+    monkeypatch.setattr(listener, "_listen", listen)
+    monkeypatch.setattr(listener, "MOST_CONNECTIONS", 24)
+    monkeypatch.setattr(listener, "MOST_STRANGERS", 8)
+    monkeypatch.setattr(listener, "CONNECTIONS_EACH", 2)
+
+
+SELECT = f"SELECT '{'x' * 290}' AS t, '{'y' * 290}' AS u FROM range(500)"
+LARGE = {**LIST, "method": "tools/call", "params": {"name": "known", "arguments": {"sql": SELECT}}}
+
+
+@pytest.mark.usefixtures("few")
+def test_slow_readers_keep_few_places(served: Served) -> None:
+    """A principal that reads no answer has two connections, and another one is answered meanwhile."""
+    body = json.dumps(LARGE).encode()
+    with serving_agents(served.service) as port, ExitStack() as opened:
+        bob, alice = Agent(port, served.tokens["bob"]), Agent(port, served.tokens["alice"])
+        for place in range(30):
+            assert status_of(opened.enter_context(begun(bob, body))) == (200 if place < 2 else 429)
+            assert alice.call("tables").status == 200
+
+
+@pytest.mark.usefixtures("few")
+def test_slow_readers_lose_their_places(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that nobody reads ends, so the principal is answered again."""
+    monkeypatch.setattr(listener, "WRITE_SECONDS", 0.2)
+    with serving_agents(served.service) as port, ExitStack() as opened:
+        bob = Agent(port, served.tokens["bob"])
+        assert bob.send(json.dumps(LARGE).encode()).result["data"]["more"]
+        for _ in range(2):
+            assert status_of(opened.enter_context(begun(bob, json.dumps(LARGE).encode()))) == 200
+        deadline = time.monotonic() + 60
+        while (status := bob.rpc("tools/list").status) == 429 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert status == 200
+
+
+def waits(connection: socket.socket) -> bool:
+    """Tells whether nothing is answered for a second."""
+    connection.settimeout(1)
+    try:
+        connection.recv(1)
+    except TimeoutError:
+        return True
+    return False
+
+
+@pytest.mark.usefixtures("few")
+def test_wrong_tokens_keep_no_places(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of them wait, and the rest are answered at once. A connection that its client left keeps nothing."""
+    monkeypatch.setattr(listener, "MOST_WRONG", 2)
+    monkeypatch.setattr(listener, "WRONG_TOKEN_SECONDS", 500.0)
+    body = json.dumps(LIST).encode()
+    with serving_agents(served.service) as port, ExitStack() as opened:
+        alice, wrong = Agent(port, served.tokens["alice"]), Agent(port, "dpduck_wrong")
+        for _ in range(2):
+            assert waits(opened.enter_context(begun(wrong, body)))
+        for _ in range(30):
+            assert wrong.rpc("tools/list").status == 401
+            assert alice.call("tables").status == 200
+        opened.close()
+        for _ in range(100):
+            with begun(wrong, body):
+                pass
+        assert alice.call("tables").status == 200
+        deadline = time.monotonic() + 60
+        while not (free := waits(opened.enter_context(begun(wrong, body)))) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert free, "both that waited have gone"
 
 
 def test_one_principal_has_so_many_requests(served: Served, alice: Agent, monkeypatch: pytest.MonkeyPatch) -> None:

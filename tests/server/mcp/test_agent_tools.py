@@ -12,7 +12,7 @@ from dpduck.server.mcp.questions import ONLY_QUESTIONS, PAID
 from dpduck.server.mcp.results import IS_DATA, MOST_BYTES, MOST_LETTERS, MOST_ROWS
 from dpduck.server.mcp.tools import TOOLS
 from tests.server.mcp.client import Agent
-from tests.server.served import Served
+from tests.server.served import WRONG_CASTS, Served
 from tests.server.test_days import book_of
 
 CLAUSE = "SELECT WITH DIFFERENTIAL_PRIVACY"
@@ -200,11 +200,20 @@ def test_results_are_bounded(alice: Agent) -> None:
         ("SELECT 'nan'::DOUBLE", "nan"), ("SELECT 'inf'::DOUBLE", "inf"), ("SELECT 2::BIGINT ** 60", 2.0**60),
         ("SELECT 1152921504606846977::BIGINT", "1152921504606846977"), ("SELECT NULL", None), ("SELECT true", True),
         ("SELECT DATE '2026-01-02'", "2026-01-02"), ("SELECT 'a\u202eb'", "a\\u202eb"),
+        ("SELECT 'a' || chr(7) || 'b'", "a\\u0007b"), ("SELECT 'a\u3164b'", "a\\u3164b"),
     ],
 )  # fmt: skip
 def test_values_are_json(alice: Agent, sql: str, shown: object) -> None:
     """Every type has a form that JSON has."""
     assert alice.call("known", sql=sql).result["data"]["rows"] == [[shown]]
+
+
+@pytest.mark.parametrize("sql", WRONG_CASTS)
+def test_wrong_casts_are_refused_in_one_line(alice: Agent, sql: str) -> None:
+    """DuckDB's own texts have several lines, and would mark a place in the statement."""
+    for tool in ("known", "price", "ask"):
+        said = alice.call(tool, sql=sql).refused if tool != "price" else str(alice.call(tool, sql=sql).message)
+        assert said.isprintable() and "LINE 1" not in said and "^" not in said, said
 
 
 def test_arguments_are_checked(alice: Agent, served: Served) -> None:

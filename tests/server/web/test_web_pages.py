@@ -29,7 +29,7 @@ from dpduck.server.web import drawing, markup
 from dpduck.server.web.asking import answer_shape
 from dpduck.server.web.drawing import Artist
 from dpduck.server.web.listener import WebListener
-from tests.server.served import Served, add_principals, certificate, make_clinic, serving_flight
+from tests.server.served import WRONG_CASTS, Served, add_principals, certificate, make_clinic, serving_flight
 from tests.server.web.client import Browser
 from tests.support.clinics import by
 from tests.support.ports import free_port
@@ -324,3 +324,11 @@ def test_the_command_refuses_to_be_heard_elsewhere(tmp_path: Path, own_state: Pa
         "Error: tokens would travel in the clear; accepted: 127.0.0.1, --tls-certificate with --tls-key, or behind a "
         "proxy --web-origin https://NAME\n"
     )
+
+
+@pytest.mark.parametrize("sql", WRONG_CASTS)
+def test_wrong_casts_are_refused_in_one_line(alice: Browser, sql: str) -> None:
+    """The page shows no text of DuckDB with several lines, which would mark a place in the statement."""
+    words = alice.ask(sql).words
+    said = words[words.index("what is free is answered at once.") : words.index("Examples")]
+    assert "Accepted:" in said and "LINE 1" not in said and "^" not in said and "Conversion Error" not in said
