@@ -86,6 +86,8 @@ class AgentGateway:
             return
         connection.asks()
         principal = await asyncio.to_thread(self._authenticate, token)
+        if connection.transport.is_closing():  # its client has gone
+            return
         if principal is None:
             await self._wait(connection)
             await _send(send, 401)
@@ -244,15 +246,36 @@ def agent_address(address: str, tls: Tls | None, origin: str | None) -> tuple[st
     return page_address(written, tls, origin)
 
 
-def _patient_protocol() -> Any:
-    """Returns uvicorn's protocol with deadlines, and with a limited number of connections of strangers.
+class _Strangers:
+    """Connections of strangers: of whoever has shown no token that is in force.
 
-    A stranger is whoever has shown no token that is in force. If there are too many, those with a wrong token end
-    first, then the oldest ones that have sent no request, and those under examination last.
+    If there are too many, those with a wrong token end first, then the oldest ones that have sent no request.
     """
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[int, Any] = OrderedDict()
+
+    def enter(self, connection: Any) -> None:
+        """Takes a connection, and ends another one if there are too many."""
+        if len(self._open) >= MOST_STRANGERS:
+            self._open.popitem(last=False)[1].transport.abort()
+        self._open[id(connection)] = connection
+
+    def move(self, connection: Any, *, last: bool) -> None:
+        """Lets a connection end after all others, or before them."""
+        if id(connection) in self._open:
+            self._open.move_to_end(id(connection), last=last)
+
+    def leave(self, connection: Any) -> None:
+        """Gives a connection up, which has ended or is no stranger's any more."""
+        self._open.pop(id(connection), None)
+
+
+def _patient_protocol() -> Any:
+    """Returns uvicorn's protocol with deadlines, and with a limited number of connections of strangers."""
     from uvicorn.protocols.http.h11_impl import H11Protocol  # noqa: PLC0415
 
-    strangers: OrderedDict[int, Any] = OrderedDict()
+    strangers = _Strangers()
 
     class PatientProtocol(H11Protocol):
         """Connection with one request, which must begin in time. Its answer must be read in time."""
@@ -262,30 +285,22 @@ def _patient_protocol() -> Any:
             self._left: Callable[[], None] | None = None
             self._examining: asyncio.Task[Any] | None = None
             self.app_state = {**self.app_state, CONNECTION: self}
-            if len(strangers) >= MOST_STRANGERS:
-                strangers.popitem(last=False)[1].transport.abort()
-            strangers[id(self)] = self
+            strangers.enter(self)
             self._deadline = self.loop.call_later(READ_SECONDS, self._end)
 
         def asks(self) -> None:
             """Records that a request has arrived, which this task examines. It ends with the connection."""
             self._examining = asyncio.current_task()
-            if id(self) in strangers:
-                strangers.move_to_end(id(self))
+            strangers.move(self, last=True)
 
         def is_wrong(self) -> None:
             """Records that the token is wrong."""
-            if id(self) in strangers:
-                strangers.move_to_end(id(self), last=False)
+            strangers.move(self, last=False)
 
         def is_known(self, left: Callable[[], None]) -> None:
             """Records that the token is in force. left: what is done when the connection ends."""
-            strangers.pop(id(self), None)
-            self._examining = None
-            if self.transport.is_closing():
-                left()
-            else:
-                self._left = left
+            strangers.leave(self)
+            self._examining, self._left = None, left
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
@@ -294,15 +309,14 @@ def _patient_protocol() -> Any:
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._deadline.cancel()
-            strangers.pop(id(self), None)
-            if self._left is not None:
-                self._left()
+            strangers.leave(self)
             super().connection_lost(exc)
             if self._examining is not None:
                 self._examining.cancel()
+            if self._left is not None:
+                self._left()
 
         def _end(self) -> None:
-            """Closes the connection unless a request has begun."""
             if self.cycle is None:
                 self.transport.abort()
 
