@@ -304,7 +304,6 @@ def _patient_protocol() -> Any:
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
-            self._deadline.cancel()
             self._deadline = self.loop.call_later(WRITE_SECONDS, self.transport.abort)
 
         def connection_lost(self, exc: Exception | None) -> None:
