@@ -32,7 +32,7 @@ TIER_2 = {
     ),
     "rows to integers": (
         "kernel/rows/scan kernel/rows/placed kernel/rows/held kernel/rows/features kernel/rows/binning "
-        "kernel/rows/bins kernel/rows/plans kernel/rows/reader kernel/counting/exact "
+        "kernel/rows/bins kernel/rows/plans kernel/rows/reader kernel/rows/stand_ins kernel/counting/exact "
         "kernel/counting/unit_cells"
     ),
     "what a worker evaluates": (

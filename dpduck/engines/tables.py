@@ -17,7 +17,7 @@ from dpduck.kernel.places.engine import EnginePlace, EngineRows, columns_in_engi
 from dpduck.kernel.places.orders import BATCH, Sent
 from dpduck.kernel.places.prepared_writer import sent_sql
 from dpduck.kernel.rows import reader
-from dpduck.kernel.rows.reader import STAND_INS
+from dpduck.kernel.rows.stand_ins import STAND_INS
 from dpduck.kernel.worker.workers import Workers
 from dpduck.language.rows.facts import CatalogColumn, Policy, RequestRows
 from dpduck.language.text.names import TableName, require_plain_names

@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 
-from dpduck.kernel.rows import reader
+from dpduck.kernel.rows.stand_ins import TABLES
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold, quote_identifier
 
@@ -120,7 +120,7 @@ def _read_catalog(
     select = "SELECT database_name, type, lower(current_setting('default_collation')) FROM duckdb_databases()"
     databases = {name: (kind, collation) for name, kind, collation in cursor.execute(select).fetchall()}
     listed = dict.fromkeys(map(fold, tables), (frozenset[str](), True, False, False))
-    collations = _catalog_rows(cursor, reader.TABLES, "contains(upper(sql), ' COLLATE ')", listed)
+    collations = _catalog_rows(cursor, TABLES, "contains(upper(sql), ' COLLATE ')", listed)
     for table, database, is_collated in collations:
         kind, default = databases.get(database, ("", "unknown"))
         collated = is_collated is not False or default not in ("", "binary")

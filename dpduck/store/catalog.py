@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import duckdb
 
 from dpduck.kernel.columns.conditions import where_sql
-from dpduck.kernel.rows.reader import TABLES
+from dpduck.kernel.rows.stand_ins import TABLES
 from dpduck.language.rows.facts import CatalogColumn, Image, ImageInput, Policy, PrivateTable, RequestRows
 from dpduck.language.select.request import Key
 from dpduck.language.text.names import TableName

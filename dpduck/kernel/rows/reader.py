@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import duckdb
 import pyarrow as pa
 
+from dpduck.kernel.rows.stand_ins import MARKED
 from dpduck.values.errors import InternalError
 
 T = TypeVar("T")
@@ -123,21 +124,9 @@ def drop(cursor: duckdb.DuckDBPyConnection, table: str) -> None:
         cursor.execute(f"DROP TABLE IF EXISTS {table}")
 
 
-STAND_INS = "dpduck_twins"
-"""Name of a schema in each database with the stand-ins of an engine's tables: views with their columns, and no rows."""
-
-_MARKED = f"SELECT lower(database_name) FROM duckdb_schemas() WHERE schema_name = '{STAND_INS}'"
-
-TABLES = (
-    "(SELECT database_name, schema_name, table_name, sql FROM duckdb_tables() UNION ALL "
-    f"SELECT database_name, schema_name, view_name, '' FROM duckdb_views() WHERE lower(database_name) IN ({_MARKED}))"
-)
-"""Relation with every table and its definition. The stand-in of an engine's table is one, with an empty definition."""
-
-
 def _require_rows(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:
     """Refuses SQL over the stand-in of an engine's table."""
-    marked = cursor.execute(_MARKED).fetchall()
+    marked = cursor.execute(MARKED).fetchall()
     if any('"' + name.replace('"', '""') + '".' in sql.lower() for (name,) in marked):
         raise InternalError("an engine's table is not counted here")
 
