@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,17 +37,9 @@ class Terminal:
     def type(self, text: str) -> None:
         self.child.send(text)
 
-    def interrupt(self, pattern: str) -> str:
-        """Types Ctrl-C until a pattern is printed. DuckDB passes over the key while it plans, as a person would see."""
-        for _ in range(PATIENCE // 10):
-            self.type("\x03")
-            with suppress(AssertionError):
-                return self.see(pattern, 10)
-        return self.see(pattern, 10)
-
-    def see(self, pattern: str, seconds: float = PATIENCE) -> str:
+    def see(self, pattern: str) -> str:
         """Waits for a pattern in what was printed since the last one, and returns its text."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + PATIENCE
         while True:
             found = re.compile(pattern, re.DOTALL).search(self.shown, self._seen)
             if found is not None:

@@ -65,20 +65,14 @@ def test_history_completion_and_several_lines(clinic: Path) -> None:
         assert shell.leave() == 0
 
 
-def test_ctrl_c_at_the_prompt_and_in_a_query(clinic: Path) -> None:
-    """At the prompt it clears the line. A query that runs is ended in one line, and the shell goes on."""
+def test_ctrl_c_at_the_prompt(clinic: Path) -> None:
+    """It clears the line, and the shell goes on."""
     with terminal(clinic) as shell:
         shell.type("SELECT nonsense FROM\r")
         shell.see("->")
         shell.type("\x03")
         shell.see("clinic>")
         shell.ask("SELECT 41 + 1 AS c;", r"│ +42 │")
-        long = "SELECT count(*) FROM range(1000000) a, range(1000000) b, ages WHERE a.range * b.range = age;"
-        shell.type(f"SELECT 7 AS begun; {long}\r")
-        shell.see(r"│ +7 │.*┘")  # from here on no prompt hears the key
-        shell.interrupt(r"Error: interrupted; nothing more was charged than dp_ledger\(\) shows[^\n]*\n")
-        shell.see("clinic>")
-        shell.ask("SELECT 8 + 1 AS c;", r"│ +9 │")
         assert shell.leave() == 0
 
 
@@ -97,7 +91,8 @@ def test_ctrl_c_in_a_statement_says_what_stays_charged(clinic: Path) -> None:
         )
         shell.type(f"{made}\r")
         shell.see("fitting now")
-        line = shell.interrupt(r"Error: [^\n]*\n")
+        shell.type("\x03")
+        line = shell.see(r"Error: [^\n]*\n")
         assert re.search(r"interrupted; ledger entry \d+, rho = 0\.1, stays charged; asked again", line), line
         shell.ask("FROM made LIMIT 1;", "there is no private view 'made'")
         shell.ask(made, "private.made is ready")
