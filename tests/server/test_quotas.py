@@ -104,7 +104,10 @@ def test_a_type_without_a_table_removes_nothing(tmp_path: Path, own_state: Path)
         held = opened.sql("alice", JOIN)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("dpduck.server.answer_index.YOUNG", 0.0)
-            assert "CAST(.. AS VARCHAR)" in opened.refused("bob", "SELECT row(1, 2)")
+            if duckdb.__version__.startswith("1."):
+                assert "CAST(.. AS VARCHAR)" in opened.refused("bob", "SELECT row(1, 2)")
+            else:  # 2.0 keeps members without names
+                assert opened.rows("bob", "SELECT row(1, 2)")
         with opened.service.public.cursor() as cursor:
             assert cursor.execute(held).fetchall()
     finally:
