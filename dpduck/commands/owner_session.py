@@ -88,6 +88,12 @@ class OwnerSession:
                 part.close()
         self._owner = self._connection = self._started = self._tables = self._stored = None
 
+    def interrupt(self) -> None:
+        """Ends the query that Ctrl-C left."""
+        for tables in (self._tables, self._stored):
+            if tables is not None:
+                tables.interrupt()
+
     def is_served(self) -> bool:
         """Tells whether a server answers, after opening what answers."""
         self._connect()

@@ -82,7 +82,12 @@ class ReleasedTables:
             self._connection.execute(f"CREATE VIEW {PRIVATE}.{table} AS FROM {hidden}.{table}")
 
     def close(self) -> None:
+        self.interrupt()
         self._connection.close()
+
+    def interrupt(self) -> None:
+        """Ends the query that Ctrl-C left. Otherwise threads of DuckDB go on with it, and the next query waits."""
+        self._connection.interrupt()
 
     def mark(self, name: str) -> str | None:
         """Returns the mark of a copied table, or None if there is no copy."""

@@ -118,11 +118,10 @@ class OwnerShell:
             action()
         except (DpduckError, duckdb.Error, Interrupted) as error:
             self._complain(one_line(error))
-        except KeyboardInterrupt:
-            self._complain(STOPPED)
-        except RuntimeError as error:
+        except (KeyboardInterrupt, RuntimeError) as error:
             if not is_ctrl_c(error):
                 raise
+            self.session.interrupt()
             self._complain(STOPPED)
         else:
             return True

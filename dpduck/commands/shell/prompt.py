@@ -45,6 +45,7 @@ def require_prompt() -> None:
 def run_prompt(shell: OwnerShell, name: str, is_served: bool) -> None:
     """Reads and runs what is typed until the owner leaves. name: the database's, for the prompt."""
     click.echo((SERVED if is_served else ALONE).format(name) + GREETING)
+    load_arrow()
     session = open_prompt(shell, name)
     while True:
         try:
@@ -54,6 +55,12 @@ def run_prompt(shell: OwnerShell, name: str, is_served: bool) -> None:
             continue
         except EOFError:
             return
+
+
+def load_arrow() -> None:
+    """Imports Arrow before the first statement. Its import swallows Ctrl-C, so the key would not end a statement."""
+    import pyarrow.compute  # noqa: PLC0415
+    import pyarrow.dataset  # noqa: F401, PLC0415
 
 
 def open_prompt(shell: OwnerShell, name: str) -> PromptSession[str]:

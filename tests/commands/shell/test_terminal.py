@@ -65,14 +65,21 @@ def test_history_completion_and_several_lines(clinic: Path) -> None:
         assert shell.leave() == 0
 
 
-def test_ctrl_c_at_the_prompt(clinic: Path) -> None:
-    """It clears the line, and the shell goes on."""
+def test_ctrl_c_at_the_prompt_and_in_a_query(clinic: Path) -> None:
+    """At the prompt it clears the line. A query that runs is ended in one line, and the shell goes on."""
     with terminal(clinic) as shell:
         shell.type("SELECT nonsense FROM\r")
         shell.see("->")
         shell.type("\x03")
         shell.see("clinic>")
         shell.ask("SELECT 41 + 1 AS c;", r"│ +42 │")
+        long = "SELECT count(*) FROM range(1000000) a, range(1000000) b, ages WHERE a.range * b.range = age;"
+        shell.type(f"SELECT 7 AS begun; {long}\r")
+        shell.see(r"│ +7 │.*┘")  # from here on no prompt hears the key
+        shell.type("\x03")
+        shell.see(r"Error: interrupted; nothing more was charged than dp_ledger\(\) shows[^\n]*\n")
+        shell.see("clinic>")
+        shell.ask("SELECT 8 + 1 AS c;", r"│ +9 │")
         assert shell.leave() == 0
 
 
