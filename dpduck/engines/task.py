@@ -20,7 +20,8 @@ from dpduck.kernel.places.orders import Order
 PACKAGE = Path(__file__).resolve().parent.parent
 SENT = (
     *("values.errors", "values.quoting", "values.child_process", "kernel.worker.worker", "kernel.worker.workers"),
-    *("kernel.rows.reader", "kernel.worker.answered", "kernel.places.orders", "engines.pieces"),
+    *("kernel.rows.stand_ins", "kernel.rows.reader", "kernel.worker.answered", "kernel.places.orders"),
+    "engines.pieces",
 )
 """Files to send. Each imports only from earlier ones."""
 

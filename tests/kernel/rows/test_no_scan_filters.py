@@ -190,5 +190,5 @@ def test_only_one_place_writes_where() -> None:
     files = {name for name, _ in written}
     assert files <= {
         *("conditions.py", "bounding.py", "prepared_writer.py", "features.py", "binning.py", "labels.py"),
-        *("answered.py", "plans.py", "reader.py", "live.py", "facts.py", "units.py"),
+        *("answered.py", "plans.py", "stand_ins.py", "live.py", "facts.py", "units.py"),
     }
