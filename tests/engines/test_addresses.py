@@ -73,9 +73,19 @@ def test_an_address_without_a_server_is_refused_in_ten_seconds() -> None:
 
 
 def test_a_proxy_is_asked_for_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a proxy is set, this machine need not know the host."""
+    """Where a proxy is set, this machine need not know the host, and connects to nothing itself."""
+    asked = list[object]()
+
+    def connect(*given: object, **_: object) -> socket.socket:
+        asked.append(given)
+        raise socket.gaierror
+
+    monkeypatch.setattr(listener, "create_connection", connect)
+    with pytest.raises(Refusal, match="there is no host of"):
+        listener.require_listener("sc://nosuch.invalid:15002")
     monkeypatch.setenv("grpc_proxy", "http://127.0.0.1:9")
     listener.require_listener("sc://nosuch.invalid:15002")
+    assert len(asked) == 1
 
 
 def test_another_session_may_not_see_a_table(server: Server) -> None:

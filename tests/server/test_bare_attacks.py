@@ -56,14 +56,19 @@ def test_bare_attacks_in_other_clothes(served: Served) -> None:
     """Comments, blanks, brackets and other statements around them, and dp around them."""
     source = random.Random(11)  # noqa: S311
     texts = [dress(text) for text in BARE if ONLY_BARE not in text for dress in source.sample(CLOTHES, 4)]
-    refused_all(served, "bob", [text for text in texts if text.strip("; ")])
+    worn = [text for text in texts if text.strip("; ")]
+    assert len(worn) > 400
+    refused_all(served, "bob", worn)
 
 
 def test_no_bare_question_reaches_a_table_that_one_may_not_ask_about(served: Served) -> None:
     """carol may ask about wards, alice about tables with a policy."""
+    asked = 0
     for place, name in enumerate(("visits", "VISITS", "secret", "ages", "sqlite_master", "vis\u0456ts", "releases")):
         texts = [f"{begin} {inside.replace('THING', name)}" for begin in BEGINS for inside in INSIDE]
         refused_all(served, "carol" if place < 2 else "alice", texts[place % 3 :: 3])
+        asked += len(texts[place % 3 :: 3])
+    assert asked >= 2 * len(BEGINS) * len(INSIDE)
 
 
 @pytest.mark.slow

@@ -150,5 +150,9 @@ OWNERS = (
 
 @pytest.mark.parametrize("text", OWNERS)
 def test_owners_statements_are_refused(served: Served, text: str) -> None:
-    """Bare, and inside dp(..)."""
+    """Bare, and inside dp(..). The policies and views are as before."""
+    policies = "SELECT table_name, revision, epoch FROM dp_policies() ORDER BY ALL"
+    before, views = served.rows("alice", policies), served.rows("alice", "SHOW TABLES")
     refused_by_all(served, "alice", iter((text, f"FROM dp($own$ {text} $own$)")))
+    assert before and served.rows("alice", policies) == before
+    assert served.rows("alice", "SHOW TABLES") == views
