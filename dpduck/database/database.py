@@ -368,7 +368,11 @@ class Database:
     def plan(self, text: str, caller: Caller) -> str:
         from dpduck.mechanisms.batch import plan_batch  # noqa: PLC0415
 
-        return plan_batch(text, partial(self.question_of, caller=caller), self._releases, self._ledger, caller)
+        question_of, beside = (
+            partial(self.question_of, caller=caller),
+            partial(self.foresight.other_prices, caller=caller),
+        )
+        return plan_batch(text, question_of, beside, self._releases, self._ledger, caller)
 
     def combine_cells(self, text: str, caller: Caller) -> str:
         """Returns SQL with a weighted sum of released cells, or a ratio of two, its standard error and its interval."""

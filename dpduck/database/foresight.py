@@ -62,10 +62,10 @@ class Foresight:
         charge = compute_charge(request.price.charge, explanation.asks, request.price.least_rho)
         left = times_left(request, charge, self.ledger, caller)
         quick = isinstance(question, SelectRequest) and (seconds or 0) <= MOST_SECONDS
-        said = self._other_prices(request, charge, quick, caller)
+        said = self.other_prices(request, charge, quick, caller)
         return [replace(way, times_left=left, other_prices=said) if way.chosen else way for way in priced]
 
-    def _other_prices(self, request: SelectRequest, charge: Charge, quick: bool, caller: Caller) -> str | None:
+    def other_prices(self, request: SelectRequest, charge: Charge, quick: bool, caller: Caller) -> str | None:
         """Returns half to four times a price in words. quick: whether other prices of the request may be planned."""
         budget = self.ledger.budget(request.rows.unit_key)
 

@@ -30,16 +30,22 @@ from dpduck.values.privacy import NOTHING, ZERO, Budget, Charge, add_charges
 
 MOST_STATEMENTS = 100
 MOST_SHOWN = 120
+MOST_BESIDE = 10
+"""Most statements of a batch for which other prices are planned. With more, only prices without a plan are shown."""
+
 COLUMNS = (
     ("number", "INTEGER"), ("statement", "VARCHAR"), ("table_name", "VARCHAR"), ("epsilon", "DOUBLE"),
     ("rho", "DOUBLE"), ("delta", "DOUBLE"), ("worst_stderr", "DOUBLE"), ("cells", "BIGINT"), ("measure", "VARCHAR"),
     ("remaining", "DOUBLE"), ("fits", "BOOLEAN"), ("note", "VARCHAR"), ("remaining_percent", "DOUBLE"),
-    ("price", "VARCHAR"), ("times_left", "BIGINT"),
+    ("price", "VARCHAR"), ("times_left", "BIGINT"), ("other_prices", "VARCHAR"),
 )  # fmt: skip
 
 
 Planned = tuple[tuple[Periods | None, Charge], ...]
 """Prices of earlier statements, with the periods that they would be charged to."""
+
+Beside = Callable[[SelectRequest, Charge, bool], str | None]
+"""Describes half to four times the charge of a request. The last argument says whether other prices may be planned."""
 
 Remainder = tuple[str, Fraction, Fraction]
 """The measure that a budget adds up, the amount that is left, and the whole budget."""
@@ -86,11 +92,15 @@ def split_statements(text: str) -> list[str]:
 def plan_batch(
     text: str,
     question_of: Callable[[str], tuple[Any, SelectRequest]],
+    beside: Beside,
     releases: ReleaseStore,
     ledger: Ledger,
     caller: Caller,
 ) -> str:
-    """Returns SQL with the price of each statement in a text. question_of: reads a statement's question and request."""
+    """Returns SQL with the price of each statement in a text.
+
+    question_of: reads a statement's question and request. beside: describes a statement at other prices.
+    """
     steps = []
     for number, statement in enumerate(split_statements(text), 1):
         try:
@@ -104,10 +114,10 @@ def plan_batch(
         is_answered = release is not None and (caller.owner or release.principal == caller.name)
         chosen = next(way for way in details.forecasts if way.chosen)
         steps.append(BatchStep(statement, details.request, details.asks, is_answered, question.digest(), chosen))
-    return rows_sql(COLUMNS, _price_steps(steps, ledger, caller))
+    return rows_sql(COLUMNS, _price_steps(steps, beside, ledger, caller))
 
 
-def _price_steps(steps: Sequence[BatchStep], ledger: Ledger, caller: Caller) -> list[list[Value]]:
+def _price_steps(steps: Sequence[BatchStep], beside: Beside, ledger: Ledger, caller: Caller) -> list[list[Value]]:
     """Returns a row for each statement, with the budget that would be left, and a total row for each unit."""
     rows: list[list[Value]] = []
     together: dict[str, tuple[Planned, Planned]] = {}
@@ -136,6 +146,7 @@ def _price_steps(steps: Sequence[BatchStep], ledger: Ledger, caller: Caller) -> 
             cost.delta, step.chosen.stderr, step.chosen.cells, measure, max(left, ZERO), fits, note,
             _per_cent(left, whole), None if free else price_words(price, unit, run, ledger, caller),
             None if free else times_left(step.request, price, ledger, caller),
+            None if free else beside(step.request, price, len(steps) <= MOST_BESIDE),
         ])  # fmt: skip
     for unit, (granted, asked) in together.items():
         measure, left, whole = amount_left(unit, granted, None, ledger, caller)
@@ -144,6 +155,7 @@ def _price_steps(steps: Sequence[BatchStep], ledger: Ledger, caller: Caller) -> 
         rows.append([
             None, "in all", unit, total.epsilon, total.rho, total.delta, None, None, measure, max(left, ZERO), fits,
             note, _per_cent(left, whole), price_together(asked, unit, ledger, caller)[1], None,
+            None,
         ])  # fmt: skip
     return rows
 

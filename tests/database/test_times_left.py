@@ -17,6 +17,7 @@ from dpduck.database.functions import answer, database_of
 from dpduck.database.progress import Progress
 from dpduck.database.registered import find_database
 from dpduck.language.select.request import Price
+from dpduck.mechanisms.batch import MOST_BESIDE
 from dpduck.mechanisms.other_prices import price_at
 from dpduck.store.cursors import Caller
 from dpduck.values.accounting import rho_of
@@ -48,14 +49,16 @@ def asked(price: str, more: str = "", column: str = "sex") -> str:
 
 
 def told(one: Clinic, statement: str, caller: Caller | None = None) -> Any:
-    """Returns times_left and other_prices of dp_explain, and times_left of dp_plan, which must agree."""
+    """Returns times_left and other_prices of dp_explain. Those of dp_plan must be the same."""
     started = find_database(one.con)
     assert started is not None
     who = caller or Caller("owner", owner=True)
     explained = f"SELECT times_left, other_prices FROM ({answer(started, who, 'explain', statement)}) WHERE chosen"
     ((times, others),) = one.rows(explained)
-    planned = one.rows(f"SELECT times_left FROM ({answer(started, who, 'plan', statement)}) WHERE number IS NOT NULL")
-    assert planned == [(times,)]
+    planned = (
+        f"SELECT times_left, other_prices FROM ({answer(started, who, 'plan', statement)}) WHERE number IS NOT NULL"
+    )
+    assert one.rows(planned) == [(times, others)]
     return times, others
 
 
@@ -144,6 +147,17 @@ def test_four_prices_side_by_side(budget: str, price: str) -> None:
         ).fetchall()
         words = {0: "too dear", 1: "once"}.get(times, f"{times:,} times")
         assert line == f"{stated}: {part.partition(' %')[0]} %, {words}"
+
+
+def test_a_long_batch_shows_only_prices_without_a_plan() -> None:
+    """An epsilon in a budget of rho needs a plan for each other price. A rho needs none."""
+    one = clinic(BUDGETS["approximate"])
+    for price, shown in ((PRICES["epsilon"], False), (PRICES["rho"], True)):
+        for number in (MOST_BESIDE, MOST_BESIDE + 1):
+            text = "; ".join(asked(price, f", refresh = '{tag}'") for tag in range(number))
+            rows = one.rows(f"SELECT other_prices FROM dp_plan($${text}$$) WHERE number IS NOT NULL")
+            assert [said is not None for (said,) in rows] == [shown or number == MOST_BESIDE] * number
+            assert len(set(rows)) == 1
 
 
 def test_limits_of_a_price_are_said() -> None:
