@@ -21,7 +21,7 @@ from tests.test_packaging import pins
 ROOT = Path(__file__).resolve().parent.parent
 UNIT, CONTAINER = ROOT / "deploy" / "dpduck.service", ROOT / "deploy" / "Containerfile"
 EXPOSURE = 20
-"""Ten times the exposure that systemd-analyze security finds, at most: below 2.0 is what it calls OK."""
+"""Ten times the exposure that systemd-analyze security finds, at most. It calls a figure below 2.0 OK."""
 
 
 def joined(path: Path) -> list[str]:
@@ -40,7 +40,7 @@ def settings() -> dict[str, list[str]]:
 
 
 def parsed(words: list[str], folder: Path) -> dict[str, object]:
-    """What dpduck serve makes of these words. Files that are named become one of this folder."""
+    """The configuration that dpduck serve reads from some words. Named files become files of one folder."""
     file = folder / "file"
     file.write_text("x", encoding="ascii")
     names = {name for option in serve.params for name in option.opts}
@@ -170,7 +170,7 @@ def builder() -> str | None:
 
 @pytest.mark.audit
 def test_the_container_is_built() -> None:
-    """The image is made, and says what it is."""
+    """The image is made, and its command tells the version."""
     program = builder()
     if program is None:
         pytest.skip("no podman or buildah, and no daemon of docker")

@@ -304,7 +304,7 @@ def check_parquet_to_folder(page: Typed) -> None:
 
 
 def check_table_shapes(page: Typed) -> None:
-    """The draft names both files' formats, and suggests what the page makes. Prices average 45 (far: FAR)."""
+    """The draft names both files' formats, and suggests the table that the page makes. Prices average 45 (far: FAR)."""
     assert "2 files became one table." in page.said[0] and "The column became DATE." in page.said[0]
     draft = " ".join(page.said[0].replace("\n    --", " ").split())
     assert "address.city AS address_city" in draft and "unnest(drugs) AS drugs FROM visits;" in draft

@@ -68,7 +68,7 @@ def test_a_price_is_told_and_not_charged(names: dict[str, Any], capsys: pytest.C
 
 
 def test_a_plain_question_is_told_from_earlier_answers(names: dict[str, Any]) -> None:
-    """As in the owner's shell: free if it follows from what was paid, with its error, and refused if not."""
+    """As in the owner's shell: free if it follows from paid answers, with its error, and refused if not."""
     plain = "SELECT ward, count(*) AS n FROM visits GROUP BY ward;"
     with pytest.raises(Refusal, match="visits has private rows, and earlier answers do not tell this"):
         run_cell(names, "", plain)

@@ -67,7 +67,7 @@ def _require_principal(service: Service, name: str) -> None:
 
 
 def _claim_wire() -> tuple[TextIO, TextIO]:
-    """Returns the input and the output. From then on no other code of this process or a child reads or writes them."""
+    """Returns the input and the output. From then on no other code here and no child process reads or writes them."""
     given, written = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

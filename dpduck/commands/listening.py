@@ -36,7 +36,7 @@ BESIDE = 6 * 2**30
 thread. A stack counts with its full 8 MiB, even if it uses little memory."""
 
 LOOKS = 10
-"""Rounds of about a second between two looks at what the owner is alerted of."""
+"""Rounds of about a second between two checks for alerts."""
 
 LAST_STATEMENTS, LAST_CONNECTIONS = 20.0, 10.0
 """Seconds for running releases, and then for connections, after the server is told to end."""

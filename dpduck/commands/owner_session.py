@@ -55,7 +55,7 @@ IN_DUCKDB = (
 
 
 class OwnerSession:
-    """Asks dp functions and reads released tables as the owner. Opens what it needs when it first needs it.
+    """Asks dp functions and reads released tables as the owner. Opens files and connections at their first use.
 
     After the server has ended, the next statement finds another server or opens the files.
     """
@@ -82,7 +82,7 @@ class OwnerSession:
         self.close()
 
     def close(self) -> None:
-        """Closes what is open. The session can be used again."""
+        """Closes files and connections. The session can be used again."""
         for part in (self._stored, self._open, self._owner):
             if part is not None:
                 part.close()
@@ -117,7 +117,7 @@ class OwnerSession:
     def run(self, text: str) -> duckdb.DuckDBPyRelation:
         """Runs a statement of dp(), or a query over released tables and dp functions.
 
-        A query over private rows gives what is known already about its answer, and charges nothing.
+        A query over private rows gives the answer that is known already, and charges nothing.
         """
         bare = read_bare(text)
         if bare is not None:
@@ -164,7 +164,7 @@ class OwnerSession:
         return Refusal(f"there is no private view {name[:80]!r}", accepted=accepted)
 
     def _ask_known(self, text: str, missing: str) -> duckdb.DuckDBPyRelation:
-        """Returns what is known about a query over private rows. If it reads none, refuses the missing view."""
+        """Returns the known answer to a query over private rows. If it reads none, refuses the missing view."""
         try:
             return self.ask("dp_known", json.dumps([text.strip().rstrip(";"), CONFIDENCE, None]))
         except (DpduckError, duckdb.Error) as error:

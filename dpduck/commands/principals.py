@@ -87,7 +87,7 @@ def _give(shell: Path, text: str, token: str) -> None:
 def limit(database: Path, name: str, store: Path | None, a_day: str | None, share: str | None) -> None:
     """Change the part of each budget that a principal may spend, in all or on one day. It holds for the next charge.
 
-    The token stays as it is, and what was spent stays spent.
+    The token and the spending so far stay as they are.
     """
     from dpduck.server.principals import parse_share  # noqa: PLC0415
 

@@ -118,7 +118,7 @@ def _on_signals(ended: threading.Event, again: threading.Event) -> None:
 
 
 def most_memory() -> int:
-    """Returns the bytes of this machine's memory that a vault may use."""
+    """Returns how many bytes of memory a vault may use."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(total // 2, total - BESIDE_VAULT)
 

@@ -82,7 +82,7 @@ def rows_left_out(request: SelectRequest) -> str:
 
 
 def _left_out_by(key: Key, request: SelectRequest) -> str:
-    """Returns what the domains of a key leave out: NULL, other values, both or nothing."""
+    """Returns the kinds of values outside the domains of a key: NULL, other values, both or nothing."""
     domains = [request.question.sources[position].domain for position in key.sources]
     without = [domain for domain in domains if not domain.with_null]
     others = [domain for domain in domains if _leaves_out(domain)]

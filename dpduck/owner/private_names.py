@@ -64,7 +64,7 @@ def private_names(sql: str, policies: Iterable[str], views: Mapping[str, str]) -
 
 
 def _trees(sql: str) -> list[exp.Expr] | None:
-    """Parses SQL. Returns None if a part of it cannot be parsed."""
+    """Parses SQL. Returns None if a part cannot be parsed."""
     try:
         trees = [tree for tree in parse(sql, dialect="duckdb") if tree is not None]
     except (SqlglotError, RecursionError):

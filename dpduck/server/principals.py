@@ -177,7 +177,7 @@ class PrincipalBook:
         return holder if holder is None or holder.in_force() else None
 
     def find_identity(self, identity: str) -> Principal | None:
-        """Returns the principal with this identity, or else of this name without any identity. None if not in force."""
+        """Returns the principal with an identity, None if not in force. One without an identity goes by name."""
         found = [principal for principal in self.all() if identity == (principal.identity or principal.name)]
         return found[0] if len(found) == 1 and found[0].in_force() else None
 

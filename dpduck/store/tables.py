@@ -137,7 +137,7 @@ def _per_day(rates: Mapping[str, SpendingRate], unit_key: str, measure: str) -> 
 class _Account:
     """Budget with the spending of all principals, of one principal (mine), and of the principal's project (team).
 
-    reserved: what others may still spend of their reservations. period: None for all time. today: the principal's
+    reserved: the rest of others' reservations. period: None for all time. today: the principal's
     spending of this day.
     """
 
@@ -181,7 +181,7 @@ def _accounts(policy: Policy, ledger: Ledger, caller: Caller, team: Payer) -> It
 def _measures(account: _Account) -> list[tuple[str, Fraction, Fraction, Fraction, Fraction, Fraction, Fraction]]:
     """Lists the measures that add up: each with its budget, and the amounts of an account in the order of its fields.
 
-    These are the spending of all, of the principal and of the project, what is reserved, and the principal's day.
+    These are the spending of all, of the principal and of the project, the reservations, and the principal's day.
     """
     budget, none = account.budget, Fraction(0)
     charges = (account.spent, account.mine, account.team, account.reserved, account.today)

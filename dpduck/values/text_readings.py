@@ -41,7 +41,7 @@ MOST_OF_THEM = 0.5
 """Least share of the values that are numbers, in a column of texts with fractions."""
 
 FIRST, LAST = "1800-01-01", "2200-01-01"
-"""Dates outside of these are taken for something else."""
+"""Earlier and later dates are taken for something else."""
 
 COMMA = r"[-+]?[0-9]{1,3}([.' ]?[0-9]{3})*,[0-9]+"
 POINT = r"[-+]?[0-9]{1,3}(,?[0-9]{3})*\.[0-9]+"
@@ -79,7 +79,7 @@ class TextReading:
 def readings(counts: Counts, table: str, column: str, type_name: str) -> list[TextReading]:
     """Returns the ways to read a column of texts, or of whole numbers, as dates or numbers. table: SQL of its name.
 
-    Several formats of dates may read every value, such as 03/04/2024: then all of them are returned.
+    Several formats of dates may read every value, such as 03/04/2024: then all are returned.
     """
     kind = sql_type(type_name)
     if not kind.is_text and not (kind.is_integer and kind.bits > 16):

@@ -106,7 +106,7 @@ def test_a_file_of_a_newer_duckdb_is_named_by_every_command(
     ("serve", "--listen", "none", "--flight-sql", "grpc://localhost:8815"), ("principal list",), ("verify",),
 ])  # fmt: skip
 def test_a_newer_database_without_a_store_is_named_too(clinic: Path, words: tuple[str, ...]) -> None:
-    """What is wrong first is the file, and then that it has no policy."""
+    """The first complaint is about the file. The next one says that it has no policy."""
     command, *rest = words
     assert "Error: this database has no store; accepted: " in run(*command.split(), clinic, *rest).output
     make_newer(clinic)

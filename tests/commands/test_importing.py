@@ -26,7 +26,7 @@ def run(*words: object, typed: str | None = None) -> Result:
 
 
 class Draft(str):
-    """The text of a draft. notes: what was printed beside it."""
+    """The text of a draft. notes: the lines that were printed beside the draft."""
 
     __slots__ = ("notes",)
     notes: str

@@ -96,7 +96,7 @@ def refusal(*words: object) -> str:
 
 
 def test_queries_say_the_same_alone_and_served(clinic: Path) -> None:
-    """SELECT, FROM, WITH, PIVOT, SUMMARIZE, dp functions and what is known: equal rows, and nothing is charged."""
+    """SELECT, FROM, WITH, PIVOT, SUMMARIZE, dp functions and known answers: equal rows, and nothing is charged."""
     before = rows("ledger", clinic)
     alone = [rows("sql", clinic, text) for text in QUERIES]
     assert all(alone)
@@ -163,7 +163,7 @@ def test_a_change_of_a_table_is_for_duckdb(clinic: Path, text: str) -> None:
 
 
 def test_a_missing_view_is_named(clinic: Path) -> None:
-    """The refusal lists what there is, as the server's refusals do. A misspelt function of dp says what is known."""
+    """The refusal lists the tables, as the server's do. For a misspelt function of dp it lists the functions."""
     assert refusal("sql", clinic, "FROM private.wages_by_age") == (
         "Error: there is no private view 'wages_by_age'; accepted: ward_cube, ages, SELECT WITH DIFFERENTIAL_PRIVACY "
         ".. FROM a table of dp_policies()\n"
@@ -285,6 +285,6 @@ def test_names_in_a_text(name: str, text: str, named: bool) -> None:
 
 
 def test_other_errors_name_no_missing_table() -> None:
-    """Only DuckDB's words about a missing table lead to what is known."""
+    """Only DuckDB's words about a missing table lead to a known answer."""
     assert missing_table(duckdb.CatalogException("Scalar Function with name x does not exist")) is None
     assert missing_table(duckdb.BinderException("Table with name x does not exist")) is None

@@ -88,7 +88,7 @@ def test_lines_and_documents() -> None:
 
 
 def test_a_principals_name_of_a_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The statement of a view, in the ledger, in releases, and in what a notebook explains."""
+    """The statement of a view, in the ledger, in releases, and in a notebook's explanation."""
     monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("COLUMNS", "2000")
     database = tmp_path / "clinic.duckdb"

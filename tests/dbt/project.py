@@ -45,7 +45,7 @@ BIGGEST = 918_273
 
 @dataclass(frozen=True)
 class Said:
-    """The end of a command of dbt: its exit code and what it printed."""
+    """The end of a command of dbt: its exit code and its output."""
 
     code: int
     text: str

@@ -1,4 +1,4 @@
-"""Addresses and sessions of engines: what is refused, how soon, and in which words."""
+"""Addresses and sessions of engines: refusals, how soon they come, and their words."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_another_session_may_not_see_a_table(server: Server) -> None:
 
 
 def test_a_query_of_a_stand_in_says_what_it_is(lake: Lake) -> None:
-    """Rows in an engine are not counted as 0 here: each query of them fails with the statement that is meant."""
+    """Rows in an engine are not counted as 0 here: each query fails, and names the statement that is meant."""
     lake.put(1, plain=ROWS)
     for query in (
         "SELECT count(*) FROM lake.db.plain", "FROM lake.db.plain",

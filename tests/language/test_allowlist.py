@@ -244,7 +244,7 @@ FORMATS = ("%z", "%Y-%m-%d %Z", "%s", "%n", "%j", "%V %G", "%A", "%c", "%x", "%-
              "try_strptime(a, ['%d', '%m'])", "try_strptime(a, '%d' || '')"],
 )  # fmt: skip
 def test_a_format_of_dates_is_a_literal_that_no_text_breaks(text: str) -> None:
-    """Formats with a zone, whose result has another type, are refused, and all others that are not listed."""
+    """Formats with a zone are refused, since they give another type. So are all that are not listed."""
     with pytest.raises(Refusal, match="try_strptime takes a text and a format"):
         check_row_local(expression(text))
     with pytest.raises(Refusal, match=r"format of dates|DuckDB reads list_value"):

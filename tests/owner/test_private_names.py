@@ -44,7 +44,7 @@ def test_private_tables_are_found_by_name(sql: str, names: list[str]) -> None:
 
 @pytest.mark.parametrize("sql", ["SELECT FROM FROM (", "CALL x(1)"])
 def test_sql_that_cannot_be_read_is_refused(sql: str) -> None:
-    """What is not parsed might read anything."""
+    """A text that is not parsed might read anything."""
     with pytest.raises(Refusal, match="cannot be parsed, so it may read private rows"):
         private_names(sql, ["visits"], {})
 

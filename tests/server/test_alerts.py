@@ -47,7 +47,7 @@ class Log(NoAudit):
 
 
 class Watch:
-    """Alerts with a clock of their own, and what they said."""
+    """Alerts with a clock of their own, and their lines."""
 
     def __init__(self) -> None:
         self.log, self.said, self.now = Log(), list[Mapping[str, str]](), 0.0

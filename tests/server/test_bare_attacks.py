@@ -36,7 +36,7 @@ CREATED = {"CreatePolicy", "AlterPolicy", "DropPolicy"}
 
 
 def test_every_bare_attack_is_refused(served: Served) -> None:
-    """In one line that says what is accepted. Nothing is charged, and nothing changes."""
+    """The refusal is one line with an accepted form. Nothing is charged, and nothing changes."""
     assert len(set(BARE)) == len(BARE) >= 115
     refused_all(served, "bob", BARE)
 

@@ -128,7 +128,7 @@ def test_a_part_of_another_statement_is_refused_with_what_to_write(served: Serve
 
 
 def test_two_statements_in_one_text_are_refused(served: Served) -> None:
-    """None of them runs, whichever comes first."""
+    """No statement runs, whichever comes first."""
     view = "DROP PRIVATE VIEW ages"
     for first, second in ((CLAUSE, view), (view, CLAUSE), (view, "FROM ages"), ("FROM ages", CLAUSE), (view, view)):
         for between in (";", " ; ", "; -- \n", ";;", "/**/;/**/"):

@@ -27,14 +27,14 @@ BROKEN = ("') UNION ALL FROM ages --", "x') --", "$ask$", "\\'", "'''", "$$", "'
 
 @dataclass
 class Attached:
-    """A server, and the file that a principal of it was given."""
+    """A server, and a principal's file."""
 
     server: Server
     file: str
     database: Path
 
     def says(self, script: str, *arguments: str) -> tuple[str, str]:
-        """Returns what the shell answers to a script after the principal's file."""
+        """Returns the shell's answer to a script after the principal's file."""
         return shell(self.file + script, *arguments)
 
     def charges(self) -> int:

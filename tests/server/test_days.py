@@ -28,7 +28,7 @@ def book_of(database: Path) -> PrincipalBook:
 
 
 def test_a_day_over_a_server(served: Served) -> None:
-    """A charge beyond the day's part is refused in one line, and the budget says what is left of the day."""
+    """A charge beyond the day's part is refused in one line, and the budget tells the day's rest."""
     book = book_of(served.database)
     served.tokens["agent"] = book.add("agent", tables=["visits"], a_day=Fraction(1, 50))
     left = "SELECT a_day, left_today, epsilon_left FROM dp_budget() WHERE table_name = 'visits'"
@@ -48,7 +48,7 @@ def test_a_day_over_a_server(served: Served) -> None:
 
 
 def test_a_larger_share_needs_no_new_token(served: Served) -> None:
-    """It holds for the next charge, and what was spent stays spent."""
+    """It holds for the next charge, and earlier spending stays."""
     book = book_of(served.database)
     served.tokens["sharer"] = book.add("sharer", share=Fraction(1, 100))
     served.rows("sharer", count("sex", "0.1"))

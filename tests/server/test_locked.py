@@ -23,7 +23,7 @@ OTHERS = (
 
 @pytest.mark.parametrize(("texts", "expected"), [(QUERIES, True), (OTHERS, False)])
 def test_one_query_and_nothing_else(texts: tuple[str, ...], expected: bool) -> None:
-    """What creates, changes or writes something is no query, if a part of it is a PIVOT, too."""
+    """A statement that creates, changes or writes something is no query, even if a part is a PIVOT."""
     tables = ReleasedTables()
     try:
         assert [text for text in texts if tables.is_query(text) != expected] == []

@@ -1,4 +1,4 @@
-"""/metrics and /health: what they say, whom they say it to, and 30 attacks."""
+"""/metrics and /health: their texts, their readers, and 30 attacks."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def test_damaged_requests_learn_nothing(site: Site, seconds: float) -> None:
                 "127.0.0.1:65536", "127.0.0.1:x", "", ":9464", "127.0.0.1:9464/metrics"],
 )  # fmt: skip
 def test_only_this_machine_may_ask(address: str) -> None:
-    """Every other address is refused, before anything starts, in one line that says what is accepted."""
+    """Every other address is refused, before anything starts, in one line with the accepted ones."""
     with pytest.raises(DpduckError, match=r"accepted: 127\.0\.0\.1:9464") as refused:
         metrics_address(address)
     assert "\n" not in str(refused.value)
@@ -289,7 +289,7 @@ def test_sessions_are_counted(served: Served) -> None:
 @pytest.mark.slow
 @needs_quack
 def test_health_while_the_vault_starts_again(tmp_path: Path, own_state: Path) -> None:
-    """503 after its death, 200 once it is back. The restart is counted, and there is one alert of it."""
+    """503 after its death, 200 once it is back. The restart is counted, and there is one alert."""
     database = make_clinic(tmp_path)
     token, port = add_principals(database)["bob"], free_port()
     with serving(database, "--metrics", f"127.0.0.1:{port}") as server:

@@ -1,6 +1,6 @@
 """Quack of DuckDB 1.5 and 2.0: where it comes from, and how it is told to listen.
 
-No wheel has Quack of 2.0, so its arguments are checked as text here, and nothing of it is run.
+No wheel has Quack of 2.0, so its arguments are checked as text here, and are not run.
 """
 
 from __future__ import annotations

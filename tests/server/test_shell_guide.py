@@ -69,7 +69,7 @@ def made_as_the_guide_says(folder: Path) -> tuple[Path, str]:
 
 
 def macros() -> str:
-    """Returns what a principal's file has after the address and the token."""
+    """Returns the lines of a principal's file after the address and the token."""
     text = CONNECT.read_text(encoding="utf-8")
     return text[text.index("CREATE OR REPLACE TEMP MACRO") :]
 

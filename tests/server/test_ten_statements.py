@@ -59,7 +59,7 @@ class People:
     tokens: dict[str, str]
 
     def charges(self) -> list[str]:
-        """The first words of what was charged, as the owner's command lists it while the file is served."""
+        """The first words of charged statements, as the owner's command lists it while the file is served."""
         command = [sys.executable, "-m", "dpduck.commands.command_line", "ledger", str(self.database)]
         done = subprocess.run([*command, "--format", "json"], check=True, capture_output=True, text=True)
         entries = [json.loads(line) for line in done.stdout.splitlines()]
@@ -120,7 +120,7 @@ def stock_shell(people: People) -> Iterator[Ask]:
 
 @contextmanager
 def macros(people: People) -> Iterator[Ask]:
-    """The macros of sql/connect.sql: dp(..) for what is asked, and the others by their names."""
+    """The macros of sql/connect.sql: dp(..) for questions, and the others by their names."""
     text = (README.parent / "sql" / "connect.sql").read_text(encoding="utf-8")
     own = text[text.index("CREATE OR REPLACE TEMP MACRO") :]
 

@@ -1,4 +1,4 @@
-"""A database file whose header says that a newer DuckDB wrote it."""
+"""A database file with the header of a newer DuckDB."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def make_newer(path: Path) -> Path:
 
 
 def checksum(data: bytes) -> int:
-    """DuckDB's checksum of a block: each number of eight bytes, multiplied, and all of them combined by XOR."""
+    """DuckDB's checksum of a block: the numbers of eight bytes, each multiplied, combined by XOR."""
     numbers = struct.unpack(f"<{len(data) // 8}Q", data)
     return reduce(lambda sum_, number: sum_ ^ (number * 0xBF58476D1CE4E5B9 & (1 << 64) - 1), numbers, 5381)

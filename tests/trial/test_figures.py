@@ -20,7 +20,7 @@ OWNER = Caller("owner", owner=True)
 SIZES, TRUE, MORE = (5.0, 7.0, 40.0, 300.0), (10.0, 20.0, 200.0, 4000.0), (9.0, 18.0, 150.0, 3900.0)
 NOISY = np.array([(11, 19, 150, 4100), (9, 26, 190, 3000), (10, 20, 205, 8000)], dtype=float)
 HALF = 30.0
-"""Four cells with their rows, true answers, and answers in which clamps stay; three runs; half of every interval."""
+"""Four cells with rows, true answers, and answers with clamps alone. Three runs, and half of every interval."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Statements and dot commands of the owner's shell. Each prints its rows, or one line that says what is wrong."""
+"""Statements and dot commands of the owner's shell. Each prints its rows, or one line with the mistake."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class OwnerShell:
         return RECORDS if self._records and self._shape == "box" else self._shape
 
     def execute(self, text: str) -> bool:
-        """Runs what was typed: a dot command, or statements with a semicolon after each. Returns whether to leave."""
+        """Runs a typed text: a dot command, or statements with a semicolon after each. Returns whether to leave."""
         stripped = text.strip()
         if stripped.rstrip("; \n").lower() in LEAVING:
             return True

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 HISTORY = "shell_history"
-"""Name of the file with what was typed, in the state directory. Only its owner can read it."""
+"""Name of the file with the history, in the state directory. Only its owner can read it."""
 
 SERVED, ALONE = (
     "{0} is served: the server answers.",
@@ -43,7 +43,7 @@ def require_prompt() -> None:
 
 
 def run_prompt(shell: OwnerShell, name: str, is_served: bool) -> None:
-    """Reads and runs what is typed until the owner leaves. name: the database's, for the prompt."""
+    """Reads and runs typed lines until the owner leaves. name: the database's, for the prompt."""
     click.echo((SERVED if is_served else ALONE).format(name) + GREETING)
     load_arrow()
     session = open_prompt(shell, name)

@@ -265,7 +265,7 @@ def _values(column: pa.Array, kind: str) -> list[Any]:
 
 
 def _is_number(kind: str) -> bool:
-    """Tells whether pages show values of this type as numbers or flags. They show wide numbers as texts."""
+    """Tells whether pages show values of a type as numbers or flags. They show wide numbers as texts."""
     column_type = sql_type(kind)
     return column_type.is_boolean or (column_type.is_numeric and column_type.bits <= 64)
 

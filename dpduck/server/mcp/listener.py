@@ -1,6 +1,6 @@
 """Listener of agents: MCP over streamable HTTP, at /mcp. Each request has a principal's token, and none has a session.
 
-A request that is no POST of one JSON object to /mcp, of a host of this listener, gets a fixed answer, whatever else it
+A request that is no POST of one JSON object to /mcp, of the listener's own host, gets a fixed answer, whatever else it
 is. So do a token in the address, several tokens, and a page of another origin. Nobody's request is quoted.
 
 A connection has one request. Each principal has a number of connections, and so have all strangers together. Whoever
@@ -298,7 +298,7 @@ def _patient_protocol() -> Any:
             strangers.move(self, last=False)
 
         def is_known(self, left: Callable[[], None]) -> None:
-            """Records that the token is in force. left: what is done when the connection ends."""
+            """Records that the token is in force. left: called when the connection ends."""
             strangers.leave(self)
             self._examining, self._left = None, left
 

@@ -1,6 +1,6 @@
 """Protocol of agents: MCP by its own SDK, with tools alone. There are no resources, prompts, sampling or logs.
 
-The SDK is an extra, and is imported when a server of it is made. Each call of a tool runs in a thread. If its client
+The SDK is an extra, and is imported when a server is made. Each call of a tool runs in a thread. If its client
 goes or cancels, a statement over released tables ends. A release goes on, since it may be charged already.
 """
 
@@ -32,7 +32,7 @@ _BEGINNINGS = frozenset(("initialize", "server/discover"))
 """Methods with which a client begins."""
 
 Who = Callable[[Any], Principal]
-"""Returns the principal of a call, from the SDK's context of it. Raises PermissionRefusal if the token has ended."""
+"""Returns the principal of a call, from the SDK's context. Raises PermissionRefusal if the token has ended."""
 
 
 def require_sdk() -> None:

@@ -1,4 +1,4 @@
-"""Prices and answers for agents: what is free is found before what costs, and errors come with every number.
+"""Prices and answers for agents: free answers come before paid ones, and errors come with every number.
 
 Every statement passes the gate, as for every other client. Whatever is asked here beside an agent's own statement has
 a ceiling of nothing. The statement itself has its shown price as its ceiling.
@@ -51,7 +51,7 @@ class PricedQuestion:
 
     @property
     def is_free(self) -> bool:
-        """Tells whether nothing is charged: the statement reads what is released, or was answered before."""
+        """Tells whether nothing is charged: the statement reads released tables, or was answered before."""
         return not any(map(is_charged, self.prices.totals))
 
     @property
@@ -141,7 +141,7 @@ def answer_of(desk: Desk, sql: str, most_percent: float | None, *, anew: bool) -
 
 
 def budgets_of(desk: Desk, tables: Set[str]) -> list[Json]:
-    """Returns what is left of the budgets of some tables, in per cent, in all and on this day in UTC."""
+    """Returns the rest of some tables' budgets, in per cent, in all and on this day in UTC."""
     return [
         _budget(row)
         for row in desk.ask("FROM dp_budget()", MOST_ROWS).dicts()

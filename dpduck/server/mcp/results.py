@@ -26,7 +26,7 @@ MOST_BYTES = 200_000
 
 _EXACT = 2**53
 _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
-"""Categories of Unicode whose characters are not seen: control and format characters, and those without a meaning."""
+"""Categories of Unicode with invisible characters: control and format characters, and those without a meaning."""
 
 _IGNORABLE = (
     (0x00AD, 0x00AD), (0x034F, 0x034F), (0x061C, 0x061C), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F),

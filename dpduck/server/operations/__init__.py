@@ -1,1 +1,1 @@
-"""Operations: what the owner watches while a server runs. Nothing here is for clients."""
+"""Operations: figures that the owner watches while a server runs. Nothing here is for clients."""

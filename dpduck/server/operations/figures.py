@@ -1,4 +1,4 @@
-"""Figures of a running server for its owner: what is spent, refused, waiting and open. No rows, statements or names."""
+"""Figures of a running server for its owner: spending, refusals, queues, connections. No rows, statements or names."""
 
 from __future__ import annotations
 

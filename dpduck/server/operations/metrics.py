@@ -103,7 +103,7 @@ class _FiguresHandler(PatientHandler):
         return Response(HTTPStatus.OK, metrics_text(figures.collect(), figures.version).encode(), KIND)
 
     def _is_wanted(self) -> bool:
-        """Tells whether this is a plain GET under a name of this machine, and from no page of a browser."""
+        """Tells whether a request is a plain GET, names this machine as its host, and is from no page of a browser."""
         hosts = self.headers.get_all("Host") or []
         bodies = ("Content-Length", "Transfer-Encoding", "Origin", "Sec-Fetch-Site")
         return (

@@ -1,4 +1,4 @@
-"""Offers of the page, and what it guesses from an answer: prices that were shown, proofs of forms, keys of pictures."""
+"""Offers of the page, and its guesses from an answer: prices that were shown, proofs of forms, keys of pictures."""
 
 from __future__ import annotations
 

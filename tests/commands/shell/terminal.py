@@ -27,7 +27,7 @@ def _pexpect() -> Any:
 
 
 class Terminal:
-    """A shell and what it has printed, without colours and movements of the cursor."""
+    """A shell and its printed text, without colours and movements of the cursor."""
 
     def __init__(self, child: Any) -> None:
         self.child = child
@@ -38,7 +38,7 @@ class Terminal:
         self.child.send(text)
 
     def see(self, pattern: str) -> str:
-        """Waits for a pattern in what was printed since the last one, and returns its text."""
+        """Waits for a pattern in the text since the last one, and returns its text."""
         end = time.monotonic() + PATIENCE
         while True:
             found = re.compile(pattern, re.DOTALL).search(self.shown, self._seen)

@@ -16,7 +16,7 @@ pytest.importorskip("prompt_toolkit", reason="prompt_toolkit is not installed")
 
 
 def test_the_history_is_its_owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file is for one account, even if it was open before. It has what was typed, and nothing else."""
+    """The file is for one account, even if it was open before. It has the typed lines, and nothing else."""
     monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path))
     (tmp_path / HISTORY).touch(0o644)
     open_history().store_string("FROM ages;")

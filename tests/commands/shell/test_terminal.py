@@ -108,7 +108,7 @@ def test_ctrl_c_in_a_statement_says_what_stays_charged(clinic: Path) -> None:
 
 
 def test_a_full_budget_is_one_line(clinic: Path) -> None:
-    """The price says so beforehand, the refusal is one line, and what was paid for is still free."""
+    """The price says so beforehand, the refusal is one line, and a paid answer is still free."""
     with terminal(clinic) as shell:
         shell.ask(f".price {ASKED.format(9)}", r"90 % of your budget \(epsilon = 9\); costs more than what is left")
         line = shell.ask(ASKED.format(9), r"Error: [^\n]*\n")

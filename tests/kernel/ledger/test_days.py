@@ -1,4 +1,4 @@
-"""Parts of a budget for one day: what they bound, over midnight, after a restart, and raced from 16 threads."""
+"""Parts of a budget for one day: their bounds, over midnight, after a restart, and raced from 16 threads."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_day_of_nobody_is_an_error(store_place: Any) -> None:
 
 
 def test_sixteen_threads_and_two_ledgers_race_for_one_day(store_place: Any, clock: Clock) -> None:
-    """No interleaving charges more than the day's part, and all of it is spent."""
+    """No interleaving charges more than the day's part, and the whole part is spent."""
     first = store_place.begin(charges=0)
     second = Ledger.open(
         store_place.connection.cursor, "private", secrets_path=store_place.secrets, witness_directory=store_place.state

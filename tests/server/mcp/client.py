@@ -72,7 +72,7 @@ class Agent:
         return self.send(json.dumps(message | ({} if params is None else {"params": params})).encode(), **headers)
 
     def send(self, body: bytes, path: str = "/mcp", method: str = "POST", **headers: str) -> Reply:
-        """Sends a body. headers: more of them, with '_' for '-'. An empty text takes one out."""
+        """Sends a body. headers: further headers, with '_' for '-'. An empty text takes one out."""
         given = {
             "Host": f"127.0.0.1:{self.port}",
             "Authorization": f"Bearer {self.token}",

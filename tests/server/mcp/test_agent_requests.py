@@ -160,7 +160,7 @@ def raw_or_reset(port: int, lines: list[str], body: bytes) -> bytes:
 
 
 def test_a_wrong_token_waits_and_is_noted(alice: Agent, served: Served) -> None:
-    """It has a fixed answer after a second, and no part of it is in the log."""
+    """It has a fixed answer after a second, and no part of the request is in the log."""
     for token in ("dpduck_wrong", alice.token[:-1]):
         start = time.monotonic()
         reply = Agent(alice.port, token).call("tables")
@@ -329,7 +329,7 @@ def waits(connection: socket.socket) -> bool:
 
 @pytest.mark.usefixtures("few")
 def test_wrong_tokens_keep_no_places(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two of them wait, and the rest are answered at once. A connection that its client left keeps nothing."""
+    """Two requests wait, and the rest are answered at once. A connection that its client left keeps nothing."""
     monkeypatch.setattr(listener, "MOST_WRONG", 2)
     monkeypatch.setattr(listener, "WRONG_TOKEN_SECONDS", 500.0)
     body = json.dumps(LIST).encode()
@@ -361,7 +361,7 @@ def test_one_principal_has_so_many_requests(served: Served, alice: Agent, monkey
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "192.0.2.1:8090", "clinic.example.org", "[::]:1"])  # noqa: S104
 def test_beyond_this_machine_needs_tls_or_a_proxy(served: Served, address: str) -> None:
-    """As for the page, tokens never travel in the clear unless the owner names what is in front."""
+    """As for the page, tokens never travel in the clear unless the owner names the proxy in front."""
     with pytest.raises(Refusal, match=r"in the clear; accepted: 127.0.0.1, --tls-certificate"):
         AgentListener(address, served.service, Limits())
     with pytest.raises(Refusal, match="no address"):

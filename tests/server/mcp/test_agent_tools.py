@@ -1,4 +1,4 @@
-"""Tools of agents: what they say, what is free, what is charged, and the errors beside every number."""
+"""Tools of agents: their texts, free and charged answers, and the errors beside every number."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_tables_and_columns(alice: Agent, served: Served) -> None:
 
 
 def test_what_is_left_of_a_day(served: Served, agent_port: int) -> None:
-    """A person's ceiling holds for the agent's day, and the tools say what is left of it."""
+    """A person's ceiling holds for the agent's day, and the tools tell the rest."""
     book = book_of(served.database)
     served.tokens["daily"] = book.add("daily", a_day=Fraction(1, 100))
     agent = Agent(agent_port, served.tokens["daily"])
@@ -75,7 +75,7 @@ def test_what_is_left_of_a_day(served: Served, agent_port: int) -> None:
 
 
 def test_all_per_cents_have_one_base(served: Served, agent_port: int) -> None:
-    """A day's ceiling, what is left, and prices are parts of the agent's share, and the tools say so."""
+    """A day's ceiling, the rest, and prices are parts of the agent's share, and the tools say so."""
     token = book_of(served.database).add("half", share=Fraction(1, 2), a_day=Fraction(1, 50))
     agent = Agent(agent_port, token)
     (budget,) = agent.call("tables").result["budget"]

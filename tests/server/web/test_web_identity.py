@@ -119,7 +119,7 @@ def test_logging_out_here_says_that_the_login_before_it_goes_on(site: Site) -> N
 
 
 def test_a_session_is_of_one_identity(site: Site) -> None:
-    """Another identity, none, or a token's session: each change ends the session, and no form of it works."""
+    """Another identity, none, or a token's session: each change ends the session, and its forms work no more."""
     for later, shown in ((told(MAIL["bob"]), "bob"), ({}, LOGIN), (told(secret="x" * 64), LOGIN)):
         alice = site.browser()
         form = alice.form(got(alice, "/ask", **told()), statement="FROM dp_budget()")
@@ -218,7 +218,7 @@ MALFORMED: dict[str, list[str]] = {
     "a blank that does not break": ["alice\xa0@example.org"],
     "a backslash": ["alice\\@example.org"],
 }
-"""What the proxy itself may pass on by mistake. Each request is refused."""
+"""Requests that the proxy itself may pass on by mistake. Each one is refused."""
 
 NOT_ALICE = {
     "capitals": "Alice@example.org",
@@ -286,7 +286,7 @@ def test_an_identity_is_compared_letter_by_letter(site: Site, name: str) -> None
     ],
 )  # fmt: skip
 def test_names_of_headers_have_no_case(site: Site, headers: list[tuple[str, str]]) -> None:
-    """As HTTP has it: the proxy may write its header in small letters, and blanks around a value are none of it."""
+    """As HTTP has it: the proxy may write its header in small letters, and blanks around a value do not count."""
     answer = raw(site.port, [*headers, ("x-dpduck-proxy-SECRET", SECRET)])
     assert INSIDE in answer and "Set-Cookie" in answer
 
