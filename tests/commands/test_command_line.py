@@ -1,7 +1,6 @@
 """The command line."""
 
 import csv
-import json
 import re
 import signal
 import subprocess
@@ -12,11 +11,12 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from dpduck.commands import listening, printing
 from dpduck.commands.command_line import main
 from dpduck.values.errors import StoreError
+from tests.support.commands import rows, run
 
 COUNT = (
     "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.5) sex, count(*) AS n FROM visits GROUP BY sex ORDER BY sex"
@@ -31,16 +31,6 @@ def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with duckdb.connect(str(path)) as con:
         con.execute("CREATE TABLE visits AS SELECT ['F', 'M'][1 + range % 2] AS sex FROM range(1000)")
     return path
-
-
-def run(*words: object) -> Result:
-    return CliRunner().invoke(main, [str(word) for word in words])
-
-
-def rows(*words: object) -> list[dict[str, object]]:
-    result = run(*words, "--format", "json")
-    assert result.exit_code == 0, result.output
-    return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 def test_a_policy_a_release_and_the_budget(clinic: Path) -> None:

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from click.testing import CliRunner, Result
 
 from dpduck.commands import connect_file
-from dpduck.commands.command_line import main
 from dpduck.commands.connect_file import connect_sql, write_new_file
 from dpduck.values.errors import Refusal
+from tests.support.commands import run
 
 POLICY = "CREATE PRIVACY POLICY ON visits (PRIVACY UNIT ROW, BUDGET (epsilon = 1), DOMAIN sex IN ('F', 'M'))"
 
@@ -24,10 +23,6 @@ def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         con.execute("CREATE TABLE visits AS SELECT ['F', 'M'][1 + range % 2] AS sex FROM range(100)")
     assert run("sql", path, POLICY).exit_code == 0
     return path
-
-
-def run(*words: object) -> Result:
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 def test_the_file_has_address_and_token_and_is_its_owners_alone(clinic: Path) -> None:

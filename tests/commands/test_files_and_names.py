@@ -8,11 +8,10 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from click.testing import CliRunner, Result
 
 import dpduck
-from dpduck.commands.command_line import main
 from dpduck.publish import checker
+from tests.support.commands import run
 from tests.support.newer_file import make_newer
 
 NAME = "Ünï Tablé"
@@ -26,10 +25,6 @@ def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with duckdb.connect(str(path)) as con:
         con.execute(f'CREATE TABLE "{NAME}" AS SELECT range AS patient FROM range(1000)')
     return path
-
-
-def run(*words: object, typed: str | None = None) -> Result:
-    return CliRunner().invoke(main, [str(word) for word in words], input=typed)
 
 
 def test_names_with_blanks_are_taken_as_they_are_shown(clinic: Path) -> None:

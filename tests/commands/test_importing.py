@@ -9,9 +9,8 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from click.testing import CliRunner, Result
 
-from dpduck.commands.command_line import main
+from tests.support.commands import run
 
 COUNT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FROM visits"
 
@@ -19,10 +18,6 @@ COUNT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) count(*) AS n FR
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path / "state"))
-
-
-def run(*words: object, typed: str | None = None) -> Result:
-    return CliRunner().invoke(main, [str(word) for word in words], input=typed)
 
 
 class Draft(str):

@@ -9,15 +9,14 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from click.testing import CliRunner, Result
 
-from dpduck.commands.command_line import main
 from dpduck.commands.owner_session import OwnerSession, rows_of
 from dpduck.server.locked import ReleasedTables, answer_place, is_named, missing_table
 from dpduck.values.errors import DpduckError
 from tests.server.doors import door_process
 from tests.server.served import CANARY, make_clinic
 from tests.server.statement_lists import FOLDER, statements
+from tests.support.commands import rows, run
 
 QUERIES = (
     "SELECT age, n FROM private.ages ORDER BY age LIMIT 3",
@@ -74,16 +73,6 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def clinic(tmp_path_factory: pytest.TempPathFactory, state: Path) -> Path:
     """A clinic with two private views, and rows that must never be seen."""
     return make_clinic(tmp_path_factory.mktemp("clinic"))
-
-
-def run(*words: object) -> Result:
-    return CliRunner().invoke(main, [str(word) for word in words])
-
-
-def rows(*words: object) -> list[dict[str, object]]:
-    result = run(*words, "--format", "json")
-    assert result.exit_code == 0, result.output
-    return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 def refusal(*words: object) -> str:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from click.testing import CliRunner, Result
 
 import dpduck
-from dpduck.commands.command_line import main
+from tests.support.commands import run
 
 POLICY = "CREATE PRIVACY POLICY ON {} (PRIVACY UNIT patient MAX ROWS 2, BUDGET (epsilon = 1), DOMAIN sex IN ('F', 'M'))"
 TABLES = ("visits", '"the ""2nd"""')
@@ -25,10 +24,6 @@ def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             connection.execute(f"CREATE TABLE {table} AS SELECT i % 50 AS patient, 'F' AS sex FROM range(100) AS r(i)")
             connection.execute("FROM dp(?)", [POLICY.format(table)]).fetchall()
     return path
-
-
-def run(*words: object) -> Result:
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 def prepared(path: Path) -> list[bool]:

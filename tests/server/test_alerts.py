@@ -36,9 +36,8 @@ class Log(NoAudit):
         event: str,
         statement: str = "",
         *,
-        charged: int | None = None,
         why: str = "",
-        page: bool = False,
+        **_: object,
     ) -> None:
         if self.broken:
             raise StoreError("the disk is full; accepted: room")

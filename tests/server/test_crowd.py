@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
@@ -20,6 +20,7 @@ from dpduck.values.errors import DpduckError
 from tests.server.served import add_principals, count, make_clinic, open_served
 from tests.server.shell import attach, needs_quack, serving
 from tests.server.test_protocol import ANSWERS, read_message, recorded
+from tests.support.threads import at_once
 
 CROWD = 1_000
 TOO_MANY = "too many statements at once"
@@ -180,11 +181,3 @@ def revoke(database: Path) -> None:
     book = PrincipalBook(SecretsFile.open(database.with_name("clinic_private_secrets"), create=False))
     for principal in book.all():
         book.revoke(principal.name)
-
-
-def at_once(work: list[Callable[[], None]]) -> None:
-    threads = [threading.Thread(target=each) for each in work]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()

@@ -17,6 +17,7 @@ from dpduck.server.principals import PrincipalBook
 from dpduck.values.errors import DpduckError, Refusal
 from tests.server.served import ask, count, make_clinic, open_served
 from tests.support.clinics import by
+from tests.support.threads import at_once
 
 MEMBERS = 16
 
@@ -43,7 +44,7 @@ def test_sixteen_members_ask_at_once(tmp_path: Path, own_state: Path) -> None:
 
     try:
         before = len(opened.spent())
-        _at_once([partial(run, f"m{number}", number) for number in range(MEMBERS)])
+        at_once([partial(run, f"m{number}", number) for number in range(MEMBERS)])
         charged = opened.spent()[before:]
         assert len(charged) == len(answered) == len(set(answered)) and len(answered) + len(told) == 4 * MEMBERS
         assert {entry[1] for entry in charged} <= {f"m{number}" for number in range(MEMBERS)}
@@ -58,14 +59,6 @@ def test_sixteen_members_ask_at_once(tmp_path: Path, own_state: Path) -> None:
         assert "share of the project census" in opened.refused("late", ask(by("sex", "0.9")))
     finally:
         opened.service.close()
-
-
-def _at_once(asks: list[Callable[[], None]]) -> None:
-    threads = [threading.Thread(target=ask) for ask in asks]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
 
 
 @pytest.mark.slow

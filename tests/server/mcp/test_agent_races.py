@@ -8,7 +8,6 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -28,17 +27,10 @@ from tests.server.mcp.test_agent_requests import BODIES, MESSAGES, head_of
 from tests.server.served import CANARY, Served, open_served
 from tests.server.test_attacks import ATTACKS
 from tests.server.test_days import book_of
+from tests.support.threads import at_once
 
 CLAUSE = "SELECT WITH DIFFERENTIAL_PRIVACY"
 COUNT = f"{CLAUSE} OPTIONS (epsilon = {{}}) sex, count(*) AS n FROM visits GROUP BY sex"
-
-
-def at_once(asks: Sequence[Callable[[], None]]) -> None:
-    threads = [threading.Thread(target=ask) for ask in asks]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
 
 
 @pytest.mark.slow
