@@ -6,6 +6,7 @@ This file alone uses prompt_toolkit, which the extra `shell` installs.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -45,6 +46,7 @@ def require_prompt() -> None:
 def run_prompt(shell: OwnerShell, name: str, is_served: bool) -> None:
     """Reads and runs typed lines until the owner leaves. name: the database's, for the prompt."""
     click.echo((SERVED if is_served else ALONE).format(name) + GREETING)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a script may have started the shell with Ctrl-C ignored
     load_arrow()
     session = open_prompt(shell, name)
     while True:

@@ -18,8 +18,7 @@ ASKED = (
     "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {}) sex, count(*) AS n FROM visits GROUP BY sex ORDER BY sex;"
 )
 SLOW = """
-import signal, time
-signal.signal(signal.SIGINT, signal.default_int_handler)
+import time
 from dpduck.mechanisms.synthetic import mwem
 made, begun = mwem._fit_parts, []
 def slowly(*arguments, **named):
@@ -31,6 +30,8 @@ def slowly(*arguments, **named):
 mwem._fit_parts = slowly
 """
 """Makes the first round of synthetic data slow, and tells when it begins."""
+
+IGNORED = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
 
 
 def test_history_completion_and_several_lines(clinic: Path) -> None:
@@ -65,9 +66,13 @@ def test_history_completion_and_several_lines(clinic: Path) -> None:
         assert shell.leave() == 0
 
 
-def test_ctrl_c_at_the_prompt_and_in_a_query(clinic: Path) -> None:
-    """At the prompt it clears the line. A query that runs is ended in one line, and the shell goes on."""
-    with terminal(clinic) as shell:
+@pytest.mark.parametrize("before", ["", IGNORED], ids=["heard", "ignored"])
+def test_ctrl_c_at_the_prompt_and_in_a_query(clinic: Path, before: str) -> None:
+    """At the prompt it clears the line. A query that runs is ended in one line, and the shell goes on.
+
+    It is so, too, where the shell began with the signal ignored, as a script starts programs in the background.
+    """
+    with terminal(clinic, before) as shell:
         shell.type("SELECT nonsense FROM\r")
         shell.see("->")
         shell.type("\x03")
