@@ -44,16 +44,22 @@ def mcp(database: Path, store: Path | None, principal: str, audit: Path | None) 
         service = _open_service(database, store, audit)
         try:
             _require_principal(service, principal)
-        except Refusal:
+        except BaseException:
             service.close()
             raise
         ended = threading.Event()
         _end_on_signals(service, ended)
         threading.Thread(target=_sync, args=(service, ended), daemon=True).start()
+        status = 1
         try:
             serve_streams(service, principal, *wire)
+            status = 0
+        except Exception as error:  # its text could quote data
+            from dpduck.server.audit import kind_of  # noqa: PLC0415
+
+            click.echo(f"Error: the connection of the agent failed: {kind_of(error)}; accepted: a new start", err=True)
         finally:
-            _end(service, ended)
+            _end(service, ended, status)
 
 
 def _require_principal(service: Service, name: str) -> None:
@@ -120,15 +126,17 @@ def _end_on_signals(service: Service, ended: threading.Event) -> None:
         signal.signal(number, end)
 
 
-def _end(service: Service, ended: threading.Event) -> None:
+def _end(service: Service, ended: threading.Event, status: int = 0) -> None:
     """Ends the process, once, after the releases at work. The thread that reads the input may wait for ever."""
     if ended.is_set():
         threading.Event().wait()
     ended.set()
     from dpduck.commands.listening import LAST_STATEMENTS  # noqa: PLC0415
 
-    service.gate.end(LAST_STATEMENTS)
-    service.vault.close()
-    service.audit.close()
-    sys.stderr.flush()
-    os._exit(0)
+    try:
+        service.gate.end(LAST_STATEMENTS)
+        service.vault.close()
+        service.audit.close()
+        sys.stderr.flush()
+    finally:
+        os._exit(status)

@@ -16,14 +16,15 @@ ADDRESS, NAME = "quack:localhost:9494", "clinic"
 TO_OUTPUT = Path("-")
 _FROM_ENVIRONMENT = "getenv('DPDUCK_TOKEN')"
 _HEAD = "-- For the stock DuckDB shell, 1.5.5:   duckdb -init THIS_FILE\n-- It has a token: keep it to yourself.\n"
-_SHAPE = re.compile(r"quack:(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+)(?::[0-9]{1,5})?")
+_SHAPE = re.compile(r"quack:(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+)(?::(?P<port>[0-9]{1,5}))?")
 _PLAIN = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _OF_THE_SHELL = frozenset(("main", "memory", "system", "temp"))
 
 
 def require_new_file(path: Path, address: str) -> None:
     """Refuses a file that is there already, and an address that no shell can attach."""
-    if _SHAPE.fullmatch(address) is None:
+    shape = _SHAPE.fullmatch(address)
+    if shape is None or not 0 < int(shape["port"] or 9494) < 65_536:
         raise Refusal(f"{address[:200]!r} is no address", accepted=f"{ADDRESS}, or quack:HOST:PORT")
     if path != TO_OUTPUT and os.path.lexists(path):
         raise Refusal(f"{path} exists", accepted="the name of a new file")

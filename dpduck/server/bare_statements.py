@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from dpduck.values.errors import PermissionRefusal, Refusal
 from dpduck.values.quoting import quote_text
@@ -41,6 +42,9 @@ _OWNERS = frozenset(
     )
 )
 _LONGEST_BEGINNING = 5
+_MOST_PARTS = 8
+"""Most words and signs of a text that is FROM dp($$ .. $$) alone, with a few semicolons. No further ones are read."""
+
 _UNCLOSED = "unclosed"
 """In place of a part that never closes. No word is written so, since words are in capitals."""
 
@@ -105,8 +109,9 @@ def without_dp(text: str) -> str:
     >>> without_dp("FROM dp($$ DROP PRIVATE VIEW v $$)"), without_dp("FROM v")
     ('FROM dp($$ DROP PRIVATE VIEW v $$)', 'FROM v')
     """
-    parts = [part for part in parts_of(text) if part[0] != ";"]
-    if [word for word, _, _ in parts] != ["FROM", "DP", "(", "'", ")"]:
+    parts = list(islice(parts_of(text), _MOST_PARTS + 1))
+    words = [word for word, _, _ in parts]
+    if len(parts) > _MOST_PARTS or words[:5] != ["FROM", "DP", "(", "'", ")"] or set(words[5:]) - {";"}:
         return text
     quoted = text[parts[3][1] : parts[3][2]]
     if quoted[0] == "$":
@@ -177,8 +182,11 @@ def _beginning(text: str, number: int) -> list[tuple[str, int]]:
 
 def _without_end(text: str) -> str:
     """Returns a text without the semicolons, blanks and comments at its end."""
-    ends = [end for word, _, end in parts_of(text) if word != ";"]
-    return text[: ends[-1]] if ends else text
+    last = 0
+    for word, _, end in parts_of(text):
+        if word != ";":
+            last = end
+    return text[:last] if last else text
 
 
 def parts_of(text: str) -> Iterator[tuple[str, int, int]]:

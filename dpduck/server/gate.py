@@ -96,12 +96,16 @@ class Gate:
         self._owners: Counter[str] = Counter()
         self._streamed = Debts()  # beyond STREAMED, statements run in runners, where busy principals come last
 
-    def admit(self, principal: Principal, text: str, given_up: GivenUp = never, terms: ClientTerms = ANY) -> str:
+    def admit(
+        self, principal: Principal, text: str, given_up: GivenUp = never, terms: ClientTerms = ANY,
+        entries: list[int] | None = None,
+    ) -> str:  # fmt: skip
         """Returns SQL that reads the result of a statement, after the charges of all its calls. Logs the outcome.
 
         given_up: tells whether the client has gone. Then a statement over released tables ends, but a release goes on.
+        entries: takes the ledger entries of the charges.
         """
-        charged: list[int] = []
+        charged = list[int]() if entries is None else entries
         with self._noting_refusals(principal, text, charged, terms.page):
             sql = self._admit_statement(principal, text, charged, given_up, terms)
         event = "charged" if charged else "answered"

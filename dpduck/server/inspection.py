@@ -17,7 +17,7 @@ from dpduck.database.macros import MACROS, SEVERAL_ARGUMENTS
 from dpduck.server import syntax
 from dpduck.server.bare_statements import in_dp
 from dpduck.server.parse_tree import Tree, children_of, dicts_in, path_of
-from dpduck.server.syntax import Syntax, in_selects
+from dpduck.server.syntax import Syntax, in_selects, require_short
 from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal
 from dpduck.values.quoting import fold
 
@@ -66,6 +66,7 @@ class Inspected:
 
 def inspect(text: str, syntax: Syntax, *, longest: int = 100_000) -> Inspected:
     """Checks every part of a statement against the lists, and returns it as it may run. Refuses all other parts."""
+    require_short(text, longest)
     text = in_dp(in_selects(text)).rstrip("; \t\r\n")
     tree = syntax.tree(text, longest=longest)
     walk = _Walk(syntax, longest)

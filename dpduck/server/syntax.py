@@ -134,10 +134,15 @@ class Syntax:
                 self._idle.append(cursor)
 
 
-def require_bounded(text: str, longest: int) -> None:
-    """Refuses a text that is too long or nested too deeply, in linear time and without recursion."""
+def require_short(text: str, longest: int) -> None:
+    """Refuses a text that is too long, before anything reads it."""
     if len(text) > longest:
         raise Refusal(f"the statement has {len(text)} characters", accepted=f"at most {longest}")
+
+
+def require_bounded(text: str, longest: int) -> None:
+    """Refuses a text that is too long or nested too deeply, in linear time and without recursion."""
+    require_short(text, longest)
     if "\x00" in text:
         raise Refusal("the statement has a NUL character", accepted="text without it")
     depth = 0

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 import pytest
 
-from dpduck.server.bare_statements import first_word, has_clause, read_bare
+from dpduck.server import bare_statements
+from dpduck.server.bare_statements import first_word, has_clause, read_bare, without_dp
 from dpduck.server.clients.desk import Desk
 from dpduck.values.errors import DpduckError
 from tests.server.served import CANARY, Served, ask
@@ -211,3 +213,19 @@ def test_a_dollar_quote_in_a_statement_ends_nothing(served: Served) -> None:
         text = f"{SELECT} count(*) AS n FROM visits WHERE ward = 'w1{mark}) UNION ALL FROM dp_ledger() --' GROUP BY ()"
         inspected = served.service.gate.inspect(text)
         assert [call.argument for call in inspected.calls] == [text] and inspected.views == ()
+
+
+def test_a_long_text_is_refused_before_it_is_read(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scanner sees no text beyond the server's limit, and of others no more than it needs."""
+    read = list[int]()
+    parts = bare_statements.parts_of
+
+    def counted(text: str) -> Iterator[tuple[str, int, int]]:
+        for part in parts(text):
+            read.append(len(text))
+            yield part
+
+    monkeypatch.setattr(bare_statements, "parts_of", counted)
+    long = f"{CLAUSE} {'(' * 5_000_000}"
+    assert "characters; accepted: at most" in served.refused("alice", long) and not read
+    assert without_dp(long) == long and len(read) < 20

@@ -398,7 +398,7 @@ class Ledger:
             lifetime = None if part is None or periods is None else part.lifetime
             if lifetime is not None:
                 spent = state.of_person(unit_key, payer)
-                limits.append(Limit(f"LIFETIME in the {name}", lifetime, spent, person=True))
+                limits.append(Limit(f"LIFETIME in the {name}", lifetime, spent, person=True, later=later))
         return limits
 
 

@@ -124,14 +124,16 @@ class Desk:
         self.principal, self._gone = principal, gone
 
     def ask(
-        self, text: str, most: int = MOST_POINTS, ceilings: Mapping[str, Ceiling] | None = None, *, typed: bool = False
-    ) -> PageAnswer:
+        self, text: str, most: int = MOST_POINTS, ceilings: Mapping[str, Ceiling] | None = None, *, typed: bool = False,
+        entries: list[int] | None = None,
+    ) -> PageAnswer:  # fmt: skip
         """Returns the first rows of a statement. ceilings: the largest cost of each argument of dp, 0 for others.
 
-        typed: whether somebody typed the statement or its argument. Otherwise the page asks by itself.
+        typed: whether somebody typed the statement or its argument. Otherwise the page asks by itself. entries: takes
+        the ledger entries of its charges.
         """
         terms = ClientTerms(ceilings or {}, MOST_LETTERS, page=not typed)
-        sql = self._service.gate.admit(self.principal, text, self._gone, terms)
+        sql = self._service.gate.admit(self.principal, text, self._gone, terms, entries)
         with self._service.public.cursor() as cursor:
             try:
                 bound = cursor.sql(f"SELECT * FROM ({sql}\n) LIMIT 0")

@@ -252,11 +252,14 @@ class _Strangers:
     If there are too many, those with a wrong token end first, then the oldest ones that have sent no request.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, door: _Door) -> None:
+        """door: the socket that the connections come from."""
+        self._door = door
         self._open: OrderedDict[int, Any] = OrderedDict()
 
     def enter(self, connection: Any) -> None:
         """Takes a connection, and ends another one if there are too many."""
+        self._door.let_in(connection.transport)
         if len(self._open) >= MOST_STRANGERS:
             self._open.popitem(last=False)[1].transport.abort()
         self._open[id(connection)] = connection
@@ -271,11 +274,11 @@ class _Strangers:
         self._open.pop(id(connection), None)
 
 
-def _patient_protocol() -> Any:
+def _patient_protocol(door: _Door) -> Any:
     """Returns uvicorn's protocol with deadlines, and with a limited number of connections of strangers."""
     from uvicorn.protocols.http.h11_impl import H11Protocol  # noqa: PLC0415
 
-    strangers = _Strangers()
+    strangers = _Strangers(door)
 
     class PatientProtocol(H11Protocol):
         """Connection with one request, which must begin in time. Its answer must be read in time."""
@@ -322,9 +325,33 @@ def _patient_protocol() -> Any:
     return PatientProtocol
 
 
-def _listen(host: str, port: int) -> socket.socket:
+class _Door(socket.socket):
+    """Listening socket. With TLS, connections before the end of their handshake have places here, as strangers have.
+
+    asyncio makes a protocol only after the handshake, so nothing else counts them. Of too many, the oldest one ends.
+    """
+
+    def __init__(self, family: int) -> None:
+        super().__init__(family, socket.SOCK_STREAM)
+        self._waiting: OrderedDict[int, socket.socket] = OrderedDict()
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        connection, address = super().accept()
+        self._waiting.pop(connection.fileno(), None)  # of a connection that has ended
+        if len(self._waiting) >= MOST_STRANGERS:
+            with suppress(OSError):
+                self._waiting.popitem(last=False)[1].shutdown(socket.SHUT_RDWR)
+        self._waiting[connection.fileno()] = connection
+        return connection, address
+
+    def let_in(self, transport: Any) -> None:
+        """Gives up the place of a connection that has its protocol now."""
+        self._waiting.pop(transport.get_extra_info("socket").fileno(), None)
+
+
+def _listen(host: str, port: int) -> _Door:
     """Returns a socket that takes connections, as soon as the server accepts them."""
-    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    listening = _Door(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host.strip("[]"), port))
@@ -351,9 +378,9 @@ class AgentListener:
             port = self._socket.getsockname()[1]
             gateway = AgentGateway(service, limits, place_of(host, port, tls is not None, origin))
             config = uvicorn.Config(
-                gateway, http=_patient_protocol(), ws="none", lifespan="off", log_config=None, access_log=False,
-                limit_concurrency=MOST_CONNECTIONS, timeout_keep_alive=int(READ_SECONDS), server_header=False,
-                date_header=False, proxy_headers=False, h11_max_incomplete_event_size=HEAD_BYTES,
+                gateway, http=_patient_protocol(self._socket), ws="none", lifespan="off", log_config=None,
+                access_log=False, limit_concurrency=MOST_CONNECTIONS, timeout_keep_alive=int(READ_SECONDS),
+                server_header=False, date_header=False, proxy_headers=False, h11_max_incomplete_event_size=HEAD_BYTES,
                 ssl_certfile=None if tls is None else str(tls.certificate),
                 ssl_keyfile=None if tls is None else str(tls.key),
                 timeout_graceful_shutdown=1,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import version
@@ -91,10 +92,22 @@ def agent_server(service: Service, who: Who, has_gone: Callable[[Any], bool] = l
 
 
 def _noting_beginnings(service: Service, who: Who) -> Any:
+    """Writes a principal's beginnings into the audit log, one in each minute: so no agent fills the disk."""
+    import anyio  # noqa: PLC0415
+
+    lock, minutes = threading.Lock(), dict[str, int]()
+
+    def write(context: Any) -> None:
+        with suppress(DpduckError):  # the call itself is refused
+            name, minute = who(context).name, int(time.monotonic() / 60)
+            with lock:
+                is_first, minutes[name] = minutes.get(name) != minute, minute
+            if is_first:
+                service.audit.note(name, "connected", why="MCP")
+
     async def note(context: Any, call_next: Any) -> Any:
         if context.method in _BEGINNINGS:
-            with suppress(DpduckError):  # the call itself is refused
-                service.audit.note(who(context).name, "connected", why="MCP")
+            await anyio.to_thread.run_sync(write, context)
         return await call_next(context)
 
     return note

@@ -135,7 +135,10 @@ def answer_of(desk: Desk, sql: str, most_percent: float | None, *, anew: bool) -
             f"the statement costs {costs}, and most_percent is {most_percent:g}",
             accepted="a smaller epsilon, or a larger most_percent if a person agrees",
         )
-    answer = desk.ask(priced.asked.text, MOST_ROWS, priced.prices.ceilings(), typed=True)
+    entries = list[int]()
+    answer = desk.ask(priced.asked.text, MOST_ROWS, priced.prices.ceilings(), typed=True, entries=entries)
+    if not entries:  # another call of this principal has paid for it meanwhile
+        return _with_bars(desk, priced, answer, STORED)
     shown = {**_with_bars(desk, priced, answer, CHARGED), "charged": True, "per_cent": part}
     return {**shown, "budget": budgets_of(desk, _tables(priced))}
 

@@ -87,22 +87,23 @@ class AgentTool:
         return {name: names[name].check(value) for name, value in given.items() if value is not None}
 
 
+_PUBLIC = "SELECT DISTINCT table_name FROM dp_columns() WHERE kind = 'public table'"
+
+
 def list_tables(desk: Desk) -> Json:
     """Lists the private tables that may be asked about, with budgets, and the released tables that may be read."""
     policies = desk.ask("FROM dp_policies()", MOST_TABLES)
     theirs = desk.may_ask([str(row["table_name"]) for row in policies.dicts()])
     mine = [row for row in policies.dicts() if last_name(row["table_name"]) in theirs]
     views = desk.ask("SELECT table_name, comment FROM duckdb_tables() ORDER BY table_name", MOST_TABLES)
-    named = {last_name(row["table_name"]) for row in (*policies.dicts(), *views.dicts())}
-    others = desk.ask("SELECT DISTINCT table_name FROM dp_columns() ORDER BY table_name", MOST_TABLES)
-    public = [row["table_name"] for row in others.dicts() if last_name(row["table_name"]) not in named]
+    public = desk.ask(f"{_PUBLIC} ORDER BY table_name", MOST_TABLES)
     return {
         "data_note": IS_DATA,
         "private_tables": records_of(mine, _POLICY),
         "budget": budgets_of(desk, theirs),
         "released_tables": records_of(views.dicts(), ("table_name", "comment")),
-        "public_tables": [clean_text(str(name)) for name in public],
-        "more": policies.more or views.more or others.more,
+        "public_tables": [clean_text(str(row["table_name"])) for row in public.dicts()],
+        "more": policies.more or views.more or public.more,
     }
 
 

@@ -120,7 +120,8 @@ def test_each_period_has_a_part_a_day(store_place: Any, clock: Clock) -> None:
     ask(1, 3)
     assert "part of agent for this day" in refusal(lambda: ask(3, 4))
     ask(4, 5)
-    assert "LIFETIME" in refusal(lambda: ask(6, 6))
+    ended = refusal(lambda: ask(6, 6))
+    assert "LIFETIME in the part of agent for this day" in ended and "the same after midnight in UTC" in ended
     clock.moment += timedelta(seconds=1)
     ask(3, 4)
 

@@ -175,6 +175,25 @@ def test_lines_that_are_no_messages(database: Path) -> None:
         watch.cancel()
 
 
+BROKEN = (
+    "from dpduck.server.mcp import protocol\n"
+    "def fail(*_): raise ValueError('canary_42')\n"
+    "protocol.serve_streams = fail\n"
+    "from dpduck.commands.command_line import run; run()"
+)
+
+
+@pytest.mark.slow
+def test_a_failure_is_one_line(database: Path) -> None:
+    """The line has the kind of the failure, and none of its words. The status is 1, and the store can be opened."""
+    command = [sys.executable, "-c", BROKEN, "mcp", str(database), "--principal", "agent"]
+    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1 and ended.stdout == ""
+    assert ended.stderr.startswith("Error: the connection of the agent failed: ValueError at "), ended.stderr
+    assert ended.stderr.count("\n") == 1 and "canary" not in ended.stderr
+    assert spent(database, "agent") == []
+
+
 NOBODY = "there is no principal 'nobody'; accepted: agent, alice, bob"
 """The owner reads it, so that it may name the principals."""
 

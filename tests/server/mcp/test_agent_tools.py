@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from dpduck.server.clients.desk import Desk
+from dpduck.server.mcp import questions, tools
 from dpduck.server.mcp.error_bars import plain_select, with_errors
-from dpduck.server.mcp.questions import ONLY_QUESTIONS, PAID
+from dpduck.server.mcp.questions import ONLY_QUESTIONS, PAID, STORED, PricedQuestion
 from dpduck.server.mcp.results import IS_DATA, MOST_BYTES, MOST_LETTERS, MOST_ROWS
 from dpduck.server.mcp.tools import TOOLS
 from tests.server.mcp.client import Agent
@@ -57,6 +59,29 @@ def test_tables_and_columns(alice: Agent, served: Served) -> None:
     assert any("standard error" in note["comment"] for note in notes)
     carol = Agent(alice.port, served.tokens["carol"])
     assert carol.call("tables").result["private_tables"] == []
+
+
+def test_private_tables_beyond_the_list_are_not_called_public(alice: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With more policies than the list has room for, the list says that there are more."""
+    monkeypatch.setattr(tools, "MOST_TABLES", 0)
+    found = alice.call("tables").result
+    assert found["more"] and found["private_tables"] == found["public_tables"] == []
+    monkeypatch.setattr(tools, "MOST_TABLES", 1)
+    assert alice.call("tables").result["public_tables"] == ["wards"]
+
+
+def test_one_of_two_same_calls_is_charged(alice: Agent, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever finds that another call has paid meanwhile is told that nothing was charged."""
+    sql, read = COUNT.format("0.013"), questions.quote
+
+    def quote(desk: Desk, text: str) -> PricedQuestion:
+        priced = read(desk, text)
+        served.rows("alice", f"FROM dp($$ {sql} $$)")
+        return priced
+
+    monkeypatch.setattr(questions, "quote", quote)
+    told = alice.call("ask", sql=sql, anew=True).result
+    assert told["charged"] is False and told["why"] == STORED and "per_cent" not in told
 
 
 def test_what_is_left_of_a_day(served: Served, agent_port: int) -> None:
@@ -264,10 +289,11 @@ def test_forms_of_a_question(statement: str, columns: list[str], expected: str |
 
 
 def test_the_log_names_the_principal_and_the_protocol(alice: Agent, served: Served) -> None:
-    """Each beginning of a client is a line, and so is each statement, never an answer."""
-    alice.rpc("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {
+    """A beginning of a client is a line, and so is each statement, never an answer."""
+    new = Agent(alice.port, book_of(served.database).add("noted"))
+    new.rpc("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {
         "name": "test", "version": "1"}})  # fmt: skip
-    assert {"principal": "alice", "event": "connected", "why": "MCP"}.items() <= served.audited()[-1].items()
+    assert {"principal": "noted", "event": "connected", "why": "MCP"}.items() <= served.audited()[-1].items()
     alice.call("ask", sql=AVERAGE.format("0.017"), anew=True)
     lines = [line for line in served.audited() if AVERAGE.format("0.017") == line.get("statement")]
     assert [line["event"] for line in lines if not line.get("page")] == ["asked", "charged"]
