@@ -119,7 +119,9 @@ def answer_budget(database: Path, store: Path | None, forecast: str | None, shap
             except ValueError:
                 raise Refusal(f"{forecast[:80]!r} is no date", accepted="2027-01-31") from None
             then = f"*, spent + per_day * {days_until(day, now)!r} AS spent_then"
-    named = "CASE WHEN budget > 0 THEN printf('%.3g %%', 100 * spent_then / budget) END AS "
+    share = "100 * spent_then / budget"
+    form = f"CASE WHEN {share} < 100 THEN '%.3g %%' ELSE '%.0f %%' END"
+    named = f"CASE WHEN budget > 0 THEN printf({form}, {share}) END AS "
     more = () if forecast is None else ("lasts_until", "warning", named + quote_identifier(f"spent on {forecast}"))
     with answers(database, store, lists=True) as ask:
         print_relation(ask("dp_budget", None).project(then), shape, (*BUDGET, *more))

@@ -80,7 +80,8 @@ def run_demo(directory: Path, say: Callable[[str], None], steps: Callable[[str],
               "FROM private.ward_cube WHERE ward IS NULL ORDER BY sex", [], say)  # fmt: skip
         _show(con, "the budget", "SELECT table_name, measure, budget, spent, remaining FROM dp_budget()", [], say)
         steps("done")
-    say(f"\nOpen what was released in any DuckDB shell: duckdb {directory}/clinic_private.duckdb 'FROM ward_cube'")
+    say(f"\nAsk on: dpduck shell {directory}/clinic.duckdb")
+    say(f"Open what was released in any DuckDB shell: duckdb {directory}/clinic_private.duckdb 'FROM ward_cube'")
 
 
 def _make_room(directory: Path) -> None:

@@ -25,11 +25,10 @@ WHO = (
     "identifies a person. PRIVACY UNIT ROW, without MAX ROWS, protects single rows: take it only if no person has two."
 )
 MOST = (
-    "MAX ROWS is the most rows of one unit that an answer sees; others are left out. Be generous, as with 100 or 1000, "
-    "if the budget has a delta or is in rho: max_norm_contributed bounds the noise of a statement there, not MAX "
-    "ROWS. Type max_norm_contributed in OPTIONS if a statement has fewer than 20 groups. In a budget of epsilon alone "
-    "more rows add noise to every answer. dp_check tells the owner what several would drop, and with a statement what "
-    "norms leave out; do not copy the data's own maximum."
+    "MAX ROWS is the most rows of one unit that an answer sees; others are left out. In a budget of epsilon alone, "
+    "more rows add noise to every answer: begin with 10. In a budget with a delta or in rho, begin with 100: there "
+    "max_norm_contributed bounds the noise. Type it in OPTIONS if a statement has fewer than 20 groups. dp_check tells "
+    "you what each would leave out. Do not copy the data's own maximum."
 )
 
 

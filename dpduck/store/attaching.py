@@ -34,8 +34,6 @@ def open_database(database: str | Path, **options: Any) -> duckdb.DuckDBPyConnec
                 maker.execute(f"ATTACH {quote_text(path)} AS made (STORAGE_VERSION '{STORAGE_VERSION}')")
         return duckdb.connect(path, **options)
     except duckdb.IOException as error:
-        if not _is_newer(error):
-            raise
         raise not_opened(error, Path(path)) or error from None
 
 

@@ -13,6 +13,7 @@ import duckdb
 import pytest
 from click.testing import CliRunner
 
+import dpduck
 from dpduck.commands import listening, printing
 from dpduck.commands.command_line import main
 from dpduck.values.errors import StoreError
@@ -405,6 +406,8 @@ def test_a_database_that_another_process_has_open(clinic: Path) -> None:
         assert other.stdout.readline() == b"open\n"
         refused = run("budget", clinic)
         unpublished = run("publish", store, "--to", clinic.with_name("published.duckdb"))
+        with pytest.raises(StoreError, match="the database is in use by another process, perhaps dpduck serve"):
+            dpduck.connect(clinic)
         other.communicate(b"\n")
     assert refused.exit_code == 1
     assert refused.output == (

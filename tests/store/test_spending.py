@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -104,6 +105,8 @@ def test_the_list_and_the_command(tmp_path: Path) -> None:
     assert 8.1 + 9 * 8.1 <= then <= 8.1 + 10 * 8.1
     box = runner.invoke(main, ["budget", str(path), "--forecast", day.isoformat()])
     assert f"spent on {day}" in box.output and "81 % is spent" in box.output and "lasts_until" in box.output
+    far = runner.invoke(main, ["budget", str(path), "--forecast", (day + timedelta(days=191)).isoformat()])
+    assert re.search(r"\b16[23]\d\d %", far.output), "200 to 202 days, 81 % each, in digits"
     refused = runner.invoke(main, ["budget", str(path), "--forecast", "soon"])
     assert refused.exit_code != 0 and "'soon' is no date; accepted: 2027-01-31" in refused.output
 

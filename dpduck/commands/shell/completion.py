@@ -29,6 +29,8 @@ KEYWORDS = (
 AGGREGATES = ("avg(", "count(*)", "dp_interval_high(", "dp_interval_low(", "dp_stderr(", "median(", "sum(")
 
 _WORD = re.compile(r"[\w.]*\Z")
+_PHRASE = re.compile(r"\A\s*([A-Za-z_]+(?: [A-Za-z_]+)+)\Z")
+"""Begin of a statement with several words, such as DROP PRIV. A keyword of several words may complete it."""
 _BEFORE_TABLE = re.compile(
     r"(?:\b(?:FROM|JOIN|DESCRIBE|SUMMARIZE|PIVOT|POLICY\s+ON|PUBLIC\s+TABLE|PRIVATE\s+(?:VIEW|TABLE|STREAM))\s+"
     r"|\b(?:FROM|JOIN)\s[\w\s.,]*,\s*)\Z",
@@ -95,7 +97,7 @@ def offer(before: str, names: PublicNames, options: Iterable[str]) -> Offer:
     if _BEFORE_TABLE.search(rest):
         return _fitting(word, [*map(_name, names.columns), *(functions if word else ())])
     if _OPTIONS.search(rest):
-        return _fitting(word, options)
+        return Offer((), 0) if rest.rstrip().endswith("=") else _fitting(word, options)
     compared = _NEXT_VALUE.search(rest)
     if compared is not None and fold(compared[1].strip('"')) in names.values:
         return _fitting(word, names.values[fold(compared[1].strip('"'))])
@@ -103,6 +105,10 @@ def offer(before: str, names: PublicNames, options: Iterable[str]) -> Offer:
     columns = [_name(column) for table in mentioned or names.columns for column in names.columns[table]]
     if not word:
         return Offer((), 0) if not mentioned else _fitting(word, columns)
+    phrase = _PHRASE.search(statement)
+    longer = _fitting(phrase[1], KEYWORDS) if phrase is not None else Offer((), 0)
+    if longer.texts:
+        return longer
     return _fitting(word, [*columns, *map(_name, names.columns), *AGGREGATES, *functions, *KEYWORDS])
 
 

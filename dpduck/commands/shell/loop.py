@@ -29,7 +29,7 @@ TOGGLE = "\\x"
 LEAVING = frozenset((".quit", ".exit", "quit", "exit"))
 """Words that leave the shell, also without a semicolon."""
 
-NO_PRICE = "free, or refused: a plain SELECT has no price"
+NO_PRICE = "free: a plain SELECT reads released tables, or says what is known already"
 
 HELP = {
     ".help": "this list",
