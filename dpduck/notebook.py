@@ -77,7 +77,10 @@ def connect_notebook(names: dict[str, Any], line: str) -> str:
 
     names: the variables of the notebook. line: a file, the name of a connection, or nothing for a database in memory.
     """
-    words = shlex.split(line)
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        words = ["", ""]
     if len(words) > 1:
         raise Refusal("%dp_connect takes one database", accepted="%dp_connect clinic.duckdb")
     if not isinstance(names.get(VARIABLE), duckdb.DuckDBPyConnection | None):

@@ -104,6 +104,9 @@ def test_the_connection_is_a_variable(tmp_path: Path, monkeypatch: pytest.Monkey
     names: dict[str, Any] = {}
     with pytest.raises(Refusal, match=r"there is no connection yet; accepted: %dp_connect clinic\.duckdb"):
         run_cell(names, "", "FROM wards")
+    for line in ("it's.duckdb", "a.duckdb b.duckdb"):
+        with pytest.raises(Refusal, match=r"takes one database; accepted: %dp_connect clinic\.duckdb"):
+            connect_notebook(names, line)
     assert connect_notebook(names, f"'{tmp_path}/a b.duckdb'") == "con is a b.duckdb, a new database"
     names["con"].close()
     assert connect_notebook(names, f"'{tmp_path}/a b.duckdb'") == "con is a b.duckdb"

@@ -136,6 +136,14 @@ def test_a_project_may_require_private_models(tmp_path: Path) -> None:
         said.code and "model exact reads the private table visits; accepted: materialized='private_view'" in said.text
     )
     assert project.ask("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'exact'") == [(0,)]
+    project.model("exact", "SELECT 1 AS one", "tags=[]", "table")
+    project.model("people", "SELECT i AS patient, i % 2 AS sex FROM range(100) AS r(i)", "alias='persons'", "table")
+    assert project.dbt("run").code == 0
+    project.ask("FROM dp('CREATE PRIVACY POLICY ON persons (PRIVACY UNIT patient MAX ROWS 1, BUDGET (epsilon = 1))')")
+    project.model("exact", "SELECT count(*) AS n FROM {{ ref('people') }}", "tags=[]", "table")
+    assert "model exact reads the private table persons" in project.dbt("run", "--select", "exact").text
+    project.model("exact", "SELECT count(*) AS n FROM {{ ref('by_ward') }}", "tags=[]", "table")
+    assert project.dbt("run", "--select", "exact").code == 0
 
 
 @pytest.mark.slow

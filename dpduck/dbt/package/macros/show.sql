@@ -30,15 +30,16 @@
   {%- endif -%}
 {%- endmacro %}
 
-{# Refuses a project in which another model, a test or a snapshot reads a private source. For on-run-start. #}
+{# Refuses a project in which another model, a test or a snapshot reads a private source or model. For on-run-start. #}
 {% macro require_private() -%}
   {%- if execute -%}
     {%- set policies = run_query("SELECT DISTINCT lower(split_part(table_name, '.', -1)) FROM dp_policies()").columns[0].values() | list -%}
     {%- for node in graph.nodes.values() if node.config.materialized != 'private_view' -%}
-      {%- for parent in node.get('depends_on', {}).get('nodes', []) if parent in graph.sources -%}
-        {%- set source = graph.sources[parent] -%}
-        {%- if (source.identifier | lower) in policies -%}
-          {% do exceptions.raise_compiler_error(node.resource_type ~ " " ~ node.name ~ " reads the private table " ~ source.identifier
+      {%- for parent in node.get('depends_on', {}).get('nodes', []) -%}
+        {%- set read = graph.sources.get(parent) or graph.nodes.get(parent) or {} -%}
+        {%- set name = read.get('identifier') or read.get('alias') or '' -%}
+        {%- if (name | lower) in policies and read.get('config', {}).get('materialized') != 'private_view' -%}
+          {% do exceptions.raise_compiler_error(node.resource_type ~ " " ~ node.name ~ " reads the private table " ~ name
             ~ "; accepted: materialized='private_view'") %}
         {%- endif -%}
       {%- endfor -%}
