@@ -41,7 +41,7 @@ from dpduck.language.statements.synthetic import CreateSynthetic, SampleRelease
 from dpduck.language.text.names import GROUPING_LEVEL, TableName
 from dpduck.mechanisms.answers_sql import empty_release_sql, margins_sql
 from dpduck.mechanisms.cubes.public_totals import with_tables
-from dpduck.mechanisms.forecast import explain_sql
+from dpduck.mechanisms.forecast import ANSWERED, explain_sql
 from dpduck.mechanisms.known.cells import cells_sql
 from dpduck.mechanisms.known.reuse import forecast_reuse, nothing_sql, reuse_digest
 from dpduck.mechanisms.known.statements import LONGEST_KEPT, MOST_LABELS, KnownStatements
@@ -292,7 +292,10 @@ class Database:
                 if reuse is not None and isinstance(question, SelectRequest):
                     chosen = reuse.choose(request)
         forecast = partial(self.foresight.forecasts, caller=caller)
-        return explain_sql(forecast(question) if chosen is None else forecast_reuse(chosen, forecast))
+        ways = forecast(question) if chosen is None else forecast_reuse(chosen, forecast)
+        if self._releases.answers(question.digest(), caller):
+            ways = [way.with_notes(ANSWERED) if way.chosen else way for way in ways]
+        return explain_sql(ways)
 
     def errors(self, text: str, caller: Caller) -> str:
         return self.foresight.errors(self.question_of(text, caller)[0])

@@ -17,7 +17,7 @@ from dpduck.kernel.ledger.ledger import Ledger
 from dpduck.kernel.price import Ask
 from dpduck.language.select.request import SelectRequest
 from dpduck.language.text.dialect import MAX_CHARACTERS, PrivateDuckDB
-from dpduck.mechanisms.forecast import Forecast
+from dpduck.mechanisms.forecast import ANSWERED, Forecast
 from dpduck.mechanisms.other_prices import times_left
 from dpduck.mechanisms.registry import explain_question
 from dpduck.store.cursors import Caller
@@ -110,8 +110,7 @@ def plan_batch(
                 raise Refusal("no price meets this target", accepted="a larger target_stderr")
         except Refusal as error:
             raise type(error)(f"statement {number}: {error.what}", accepted=error.accepted) from None
-        release = releases.by_digest(question.digest())
-        is_answered = release is not None and (caller.owner or release.principal == caller.name)
+        is_answered = releases.answers(question.digest(), caller)
         chosen = next(way for way in details.forecasts if way.chosen)
         steps.append(BatchStep(statement, details.request, details.asks, is_answered, question.digest(), chosen))
     return rows_sql(COLUMNS, _price_steps(steps, beside, ledger, caller))
@@ -139,7 +138,7 @@ def _price_steps(steps: Sequence[BatchStep], beside: Beside, ledger: Ledger, cal
             measure, left, whole = amount_left(unit, granted, run, ledger, caller)
         together[unit] = granted, (*asked, *wanted)
         cost = Charge(ZERO, ZERO) if free else price
-        note = "answered already: free" if step.known else "as a statement above: free" if free else None
+        note = ANSWERED if step.known else "as a statement above: free" if free else None
         short = " ".join(step.text.split())
         rows.append([
             number, short[:MOST_SHOWN] + (" .." if len(short) > MOST_SHOWN else ""), table, cost.epsilon, cost.rho,

@@ -63,6 +63,10 @@ class Forecast:
         return replace(self, notes=(*self.notes, *notes))
 
 
+ANSWERED = "answered already: free"
+"""Note of a statement that its caller may ask again for nothing."""
+
+
 def state_price(forecasts: Iterable[Forecast], price: Price) -> list[Forecast]:
     """Returns the forecasts with the epsilon, delta and rho that their statement asks for."""
     epsilon = price.charge.epsilon if price.stated_epsilon is None else price.stated_epsilon

@@ -15,7 +15,7 @@ from dpduck.kernel.ledger.secrets import Steps, no_step
 from dpduck.kernel.ledger.table import Note
 from dpduck.kernel.noise.law import NoiseKind
 from dpduck.language.statements.kinds import PROJECTION
-from dpduck.store.cursors import OpenCursor, characters_of, interrupt_after, transaction
+from dpduck.store.cursors import Caller, OpenCursor, characters_of, interrupt_after, transaction
 from dpduck.strategies.choose import spell_out
 from dpduck.strategies.recovery.intervals import ErrorLaw
 from dpduck.values.column_notes import COMPUTED
@@ -113,6 +113,11 @@ class ReleaseStore:
 
     def by_digest(self, digest: str) -> StoredRelease | None:
         return next(iter(self._select(f"WHERE digest = {quote_text(digest)} AND kind = 'answer'", [])), None)
+
+    def answers(self, digest: str, caller: Caller) -> bool:
+        """Tells whether a request is answered already, and the caller may know: the owner, or whoever asked."""
+        release = self.by_digest(digest)
+        return release is not None and (caller.owner or release.principal == caller.name)
 
     def put_failure(self, digest: str, ledger_id: int) -> None:
         """Records that a request failed after its charge. If it is asked again, it fails without a charge."""

@@ -178,6 +178,10 @@ def test_statements_without_such_prices() -> None:
     assert started is not None
     plan = answer(started, Caller("owner", owner=True), "plan", asked("epsilon = 0.5"))
     assert one.rows(f"SELECT times_left, note FROM ({plan}) WHERE number = 1") == [(None, "answered already: free")]
+    for who, told_free in ((Caller("owner", owner=True), True), (Caller("bob", owner=False), False)):
+        explained = answer(started, who, "explain", asked("epsilon = 0.5"))
+        ((note,),) = one.rows(f"SELECT note FROM ({explained}) WHERE chosen")
+        assert note.endswith("answered already: free") is told_free, "bob does not learn what others asked"
 
 
 def test_prices_by_a_factor() -> None:
