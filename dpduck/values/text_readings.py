@@ -1,13 +1,13 @@
 """Readings of texts as dates and numbers: exact facts from the rows, only for the owner of a table.
 
 A reading is an expression that converts nearly all values of a column. It is found in some rows, and then counted in
-all rows. Blank texts count as missing.
+all rows: the values that count as read are those that it converts. Blank texts count as missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from dpduck.values.quoting import quote_identifier, quote_text
@@ -38,38 +38,42 @@ NEARLY_ALL = 0.95
 """Least share of the values that a format of dates reads. The others are taken to mean that there is no date."""
 
 MOST_OF_THEM = 0.5
-"""Least share of the values that are numbers, in a column of texts with fractions."""
+"""Least share of the values that are numbers, in a column of texts with fractions or with thousands apart."""
 
 FIRST, LAST = "1800-01-01", "2200-01-01"
 """Earlier and later dates are taken for something else."""
 
-COMMA = r"[-+]?[0-9]{1,3}([.' ]?[0-9]{3})*,[0-9]+"
-POINT = r"[-+]?[0-9]{1,3}(,?[0-9]{3})*\.[0-9]+"
-"""Regular expressions of numbers with a fraction. Thousands may be apart."""
-
-WHOLE = r"[-+]?[0-9]+"
-THOUSANDS = r"[-+]?[0-9]{1,3}(,[0-9]{3})+"
-_NUMBERS = "numbers"
+_PARTS = "[-+]?([0-9]+|[1-9][0-9]{{0,2}}([{0}][0-9]{{3}})+)"
+COMMA = _PARTS.format(".' ") + "(,[0-9]+)?"
+THOUSANDS = _PARTS.format(",")
+POINT = THOUSANDS + r"(\.[0-9]+)?"
+"""Regular expressions of numbers. Thousands may be apart, by other signs than a fraction."""
 
 
 @dataclass(frozen=True)
 class TextReading:
     """One way to read a column of texts. how: words for people. read, values: numbers of texts, blank ones left out.
 
-    type_name, using: what ALTER TABLE .. ALTER column TYPE .. USING .. takes.
+    type_name, using: what ALTER TABLE .. ALTER column TYPE .. USING .. takes. sign: what some texts have in them.
     """
 
     column: str
     how: str
     type_name: str
     using: str
-    read: float
-    values: float
+    sign: str = ""
+    read: float = 0.0
+    values: float = 0.0
 
     @property
     def is_whole(self) -> bool:
         """Tells whether every value is read."""
         return self.read == self.values
+
+    @property
+    def is_nearly_whole(self) -> bool:
+        """Tells whether nearly every value is read."""
+        return self.read >= NEARLY_ALL * self.values
 
     def alter(self, table: str) -> str:
         """Returns the statement that converts the column. table: SQL of the table's name."""
@@ -85,67 +89,70 @@ def readings(counts: Counts, table: str, column: str, type_name: str) -> list[Te
     if not kind.is_text and not (kind.is_integer and kind.bits > 16):
         return []
     name = quote_identifier(column)
-    text = f"nullif(trim({name}), '')" if kind.is_text else f"CAST(nullif({name}, 0) AS VARCHAR)"
-    some = f"SELECT {text} AS x FROM {table} WHERE {text} IS NOT NULL LIMIT {LOOKED_AT}"
+    text, missing = (f"trim({name})", "''") if kind.is_text else (f"CAST({name} AS VARCHAR)", "'0'")
+    values = f"nullif({text}, {missing})"
+    some = f"(SELECT {name} FROM {table} WHERE {values} IS NOT NULL LIMIT {LOOKED_AT})"
     formats = FORMATS if kind.is_text else COMPACT
-    tried = ", ".join(f"count(try_strptime(x, {quote_text(pattern)}))" for pattern in formats)
-    values, *read = _without_null(counts(f"SELECT count(x), {tried} FROM ({some})"))
-    likely = [pattern for pattern, number in zip(formats, read, strict=True) if number >= NEARLY_ALL * values > 0]
+    tried = ", ".join(f"count(try_strptime({text}, {quote_text(pattern)}))" for pattern in formats)
+    total, *found = _without_null(counts, f"SELECT count({values}), {tried} FROM {some}")
+    likely = [pattern for pattern, number in zip(formats, found, strict=True) if number >= NEARLY_ALL * total > 0]
     if any("%z" not in pattern for pattern in likely):
         likely = [pattern for pattern in likely if "%z" not in pattern]
-    every = f"SELECT {text} AS x FROM {table}"
-    if not likely:
-        return _numbers(counts, some, every, column) if kind.is_text else []
-    values, *read = _without_null(counts(f"SELECT count(x), {', '.join(map(_is_date, likely))} FROM ({every})"))
-    dated = [pair for pair in zip(likely, read, strict=True) if pair[1] >= NEARLY_ALL * values > 0]
-    best = max((number for _, number in dated), default=0.0)
-    source = name if kind.is_text else f"CAST({name} AS VARCHAR)"
-    return [_date(column, source, pattern, number, values) for pattern, number in dated if number == best]
+    dates = [_date(column, text, pattern) for pattern in likely]
+    for ways, least in ((dates, NEARLY_ALL), (_numbers(column, text) if kind.is_text else [], MOST_OF_THEM)):
+        fit = [way for way, _ in _counted(counts, some, text, values, ways) if way.read >= least * way.values]
+        every = _counted(counts, table, text, values, fit)
+        fit = [way for way, signs in every if signs and way.read >= least * way.values]
+        if fit:
+            return [way for way in fit if way.read == max(other.read for other in fit)]
+    return []
 
 
-def _without_null(found: Sequence[float | None]) -> list[float]:
-    return [0.0 if number is None else number for number in found]
+def _counted(
+    counts: Counts, rows: str, text: str, values: str, ways: Sequence[TextReading]
+) -> list[tuple[TextReading, float]]:
+    """Returns the ways with the number of values that each reads, beside the number of those that have its sign."""
+    if not ways:
+        return []
+    read = (f"count({way.using}), count({way.using}) FILTER (WHERE contains({text}, '{way.sign}'))" for way in ways)
+    total, *found = _without_null(counts, f"SELECT count({values}), {', '.join(read)} FROM {rows}")
+    numbers = zip(ways, found[::2], found[1::2], strict=True)
+    return [(replace(way, read=number, values=total), signs) for way, number, signs in numbers]
 
 
-def _is_date(pattern: str) -> str:
-    day = f"CAST(try_strptime(x, {quote_text(pattern)}) AS TIMESTAMP)"
-    long_enough = " AND strlen(x) >= 8" if pattern in COMPACT else ""
-    return f"count(*) FILTER (WHERE {day} BETWEEN TIMESTAMP '{FIRST}' AND TIMESTAMP '{LAST}'{long_enough})"
+def _without_null(counts: Counts, sql: str) -> list[float]:
+    return [number or 0.0 for number in counts(sql)]
 
 
-def _date(name: str, source: str, pattern: str, read: float, values: float) -> TextReading:
+def _date(column: str, text: str, pattern: str) -> TextReading:
     zone = " AT TIME ZONE 'UTC'" if "%z" in pattern else ""
-    moment = f"try_strptime({source}, {quote_text(pattern)}){zone}"
+    moment = f"try_strptime({text}, {quote_text(pattern)}){zone}"
     timed = "%H" in pattern or "%I" in pattern
     kind, how = ("TIMESTAMP", "moments") if timed else ("DATE", "dates")
-    using = moment if timed else f"CAST({moment} AS DATE)"
-    return TextReading(name, f"{how} by {quote_text(pattern)}", kind, using, read, values)
+    long_enough = f" AND strlen({text}) >= 8" if pattern in COMPACT else ""
+    using = (
+        f"CASE WHEN {moment} BETWEEN TIMESTAMP '{FIRST}' AND TIMESTAMP '{LAST}'{long_enough} "
+        f"THEN {moment if timed else f'CAST({moment} AS DATE)'} END"
+    )
+    return TextReading(column, f"{how} by {quote_text(pattern)}", kind, using)
 
 
-def _numbers(counts: Counts, some: str, every: str, column: str) -> list[TextReading]:
-    """Returns the readings of texts that are numbers with a fraction, with a point or a comma before it.
+def _numbers(column: str, text: str) -> list[TextReading]:
+    """Returns the ways to read texts as numbers that have fractions, or thousands apart.
 
-    If each comma has three digits behind it, it may also stand between thousands: then there are two readings.
+    If each comma has three digits behind it, it may stand before a fraction or between thousands.
     """
-    name = f"trim({quote_identifier(column)})"
-    for how, pattern, number in (
-        (f"{_NUMBERS} with a decimal comma", COMMA, f"replace(regexp_replace({name}, '[.'' ]', '', 'g'), ',', '.')"),
-        (_NUMBERS, POINT, f"replace({name}, ',', '')"),
-    ):
-        fraction, whole = f"regexp_full_match(x, {quote_text(pattern)})", f"regexp_full_match(x, '{WHOLE}')"
-        asked = ", ".join(
-            f"count(*) FILTER (WHERE {condition})"
-            for condition in (fraction, f"{fraction} OR {whole}", f"regexp_full_match(x, '{THOUSANDS}')")
+    plain = f"replace({text}, ',', '')"
+    return [
+        TextReading(
+            column, how, kind, f"CASE WHEN regexp_full_match({text}, {quote_text(pattern)}) THEN {number} END", sign
         )
-        values, parts, read, _ = _without_null(counts(f"SELECT count(x), {asked} FROM ({some})"))
-        if not parts or read < MOST_OF_THEM * values:
-            continue
-        values, parts, read, thousands = _without_null(counts(f"SELECT count(x), {asked} FROM ({every})"))
-        if read < MOST_OF_THEM * values:
-            continue
-        ways = [TextReading(column, how, "DOUBLE", f"TRY_CAST({number} AS DOUBLE)", read, values)]
-        if pattern == COMMA and thousands == parts:
-            plain = f"TRY_CAST(replace({name}, ',', '') AS BIGINT)"
-            ways.append(TextReading(column, f"{_NUMBERS} with commas between thousands", "BIGINT", plain, read, values))
-        return ways
-    return []
+        for how, kind, pattern, number, sign in (
+            (
+                "numbers with a decimal comma", "DOUBLE", COMMA,
+                f"TRY_CAST(replace(regexp_replace({text}, '[.'' ]', '', 'g'), ',', '.') AS DOUBLE)", ",",
+            ),
+            ("numbers", "DOUBLE", POINT, f"TRY_CAST({plain} AS DOUBLE)", "."),
+            ("numbers with commas between thousands", "BIGINT", THOUSANDS, f"TRY_CAST({plain} AS BIGINT)", ","),
+        )
+    ]  # fmt: skip
