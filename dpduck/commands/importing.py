@@ -19,7 +19,7 @@ from dpduck.commands.printing import say
 from dpduck.language.rows.facts import CatalogColumn
 from dpduck.store.attaching import open_database
 from dpduck.values.errors import Refusal
-from dpduck.values.quoting import plain_name, quote_identifier, quote_text
+from dpduck.values.quoting import plain_name, printable, quote_identifier, quote_text
 from dpduck.values.sqltypes import sql_type
 from dpduck.values.text_readings import TextReading, readings
 
@@ -112,10 +112,9 @@ def import_files(
 
 
 def print_notes(notes: Sequence[str]) -> None:
-    """Prints notes on standard error. Behind a line break a note has a statement, which gets a line of its own."""
+    """Prints notes on standard error, each on one line."""
     for note in ["About the files, for your eyes only:", *notes] if notes else []:
-        for line in note.split("\n", 1):
-            say(" ".join(line.split()), err=True)
+        say(" ".join(note.splitlines()), err=True)
 
 
 def _create(con: duckdb.DuckDBPyConnection, create: str, files: Files) -> Files:
@@ -258,22 +257,29 @@ def _notes(con: duckdb.DuckDBPyConnection, table: str, files: Files, convert: bo
         ways = readings(
             lambda sql: con.execute(sql).fetchall()[0], quote_identifier(table), column.name, column.type_name
         )
-        if convert and len(ways) == 1:
+        sure = len(ways) == 1 and ways[0].is_nearly_whole
+        if convert and sure:
             con.execute(ways[0].alter(quote_identifier(table)))
-        yield from (_reading_note(way, len(ways), table, convert) for way in ways)
+        for way in ways:
+            yield from _reading_notes(way, len(ways), quote_identifier(table), sure, convert)
 
 
-def _reading_note(way: TextReading, number: int, table: str, convert: bool) -> str:
-    """Returns a note about one of several readings of a column, with the statement that converts the column."""
+def _reading_notes(way: TextReading, number: int, table: str, sure: bool, convert: bool) -> Iterator[str]:
+    """Yields a note about one of several readings of a column, and the statement that converts the column.
+
+    sure: whether --convert takes the reading.
+    """
     share = "all" if way.is_whole else f"{100 * way.read / way.values:.4g} %"
-    said = f"{way.column}: {share} of its values are {way.how}."
-    if number == 1 and convert:
-        return f"{said} The column became {way.type_name}{'.' if way.is_whole else ', with NULL for other values.'}"
+    said = f"{plain_name(way.column)}: {share} of its values are {way.how}."
+    if sure and convert:
+        yield f"{said} The column became {way.type_name}{'.' if way.is_whole else ', with NULL for other values.'}"
+        return
     doubt = " Only you know which format is meant." if number > 1 else ""
-    return (
-        f"{said}{doubt} In DuckDB{'' if number > 1 else ' now, or by --convert when a table is made'}:\n"
-        f"{way.alter(quote_identifier(table))};"
-    )
+    loss = "" if way.is_whole else ", with NULL for other values"
+    yield f"{said}{doubt} In DuckDB{' now, or by --convert when a table is made' if sure else ''}{loss}:"
+    statement = f"{way.alter(table)};"
+    is_shown = printable(statement) == statement and len(statement.splitlines()) == 1
+    yield statement if is_shown else "The statement is left out, since a line cannot show the column's name."
 
 
 def _notes_of_several(con: duckdb.DuckDBPyConnection, files: Files) -> Iterator[str]:

@@ -177,7 +177,7 @@ def check_columns(reads: Columns, table: TableName, columns: Sequence[CatalogCol
         ways = readings(lambda sql: _row(reads, sql), table.sql, column.name, column.type_name)
         doubt = "only you know which format is meant; " if len(ways) > 1 else ""
         for way in ways:
-            advice = f"{doubt}in DuckDB: {way.alter(name_of_table)}"
+            advice = f"{doubt}in DuckDB{'' if way.is_whole else ', with NULL for others'}: {way.alter(name_of_table)}"
             findings.append(_rows(f"values of {column.name} that are {way.how}", way.read, way.values, advice))
         if kind.is_numeric:
             ends = ", ".join(f"CAST(quantile_disc({name}, {place}) AS DOUBLE)" for place in (0.005, 0.995))
