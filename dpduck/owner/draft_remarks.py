@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dpduck.owner.policy_text import name_text
@@ -14,9 +15,12 @@ MOST_NAMES = 40
 
 
 def remark_lines(text: str, indent: str = "    ") -> Iterator[str]:
-    """Yields the lines of an SQL comment with this text. Line breaks in the text, as in names, cannot end it."""
+    """Yields the lines of an SQL comment with this text. Line breaks in the text, as in names, cannot end it.
+
+    A name in quotes stays as it is, and on one line.
+    """
     line = f"{indent}--"
-    for word in text.split():
+    for word in re.findall(r'(?:"[^"]*"|\S)+', " ".join(text.splitlines())):
         if len(line) + len(word) >= _WIDTH:
             yield line
             line = f"{indent}--"
@@ -30,4 +34,4 @@ def name_in_comment(name: str) -> str:
     >>> name_in_comment("of" + chr(10) + "birth")
     '"of birth"'
     """
-    return " ".join(name_text(name).split())
+    return " ".join(name_text(name).splitlines())

@@ -342,3 +342,18 @@ def test_a_name_with_a_line_break_stays_in_its_comment(tmp_path: Path) -> None:
     items = [line.strip() for line in draft.splitlines() if not line.lstrip().startswith("--")]
     assert [item.split()[0] for item in items] == ["CREATE", "PRIVACY", "BUDGET", ")"], draft
     assert "dates by '%Y%m%d'" in notes(draft) and len(draft.notes.splitlines()) == 3
+    assert draft.notes.endswith("The statement is left out, since a line cannot show the column's name.\n")
+
+
+def test_a_name_with_two_blanks_keeps_them(tmp_path: Path) -> None:
+    """Statements of the notes and of comments run as they stand, whatever blanks a name has."""
+    name = "a  very\u00a0long name " * 4 + "x"
+    row = f'{{"patient_id": 1, "{name}": "20130101", "l  l": [1], "s": {{"b  b": 1}}}}'
+    (tmp_path / "v.jsonl").write_text("\n".join([row] * 20), encoding="utf-8")
+    draft = drafted(tmp_path, "--from", tmp_path / "v.jsonl", "--read", "dateformat=%d")
+    statement = draft.notes.splitlines()[-1]
+    said = " ".join(line.lstrip().removeprefix("--") for line in draft.splitlines())
+    assert f'"{name}"' in draft and 's."b  b"' in said and 'unnest("l  l")' in said
+    with duckdb.connect(str(tmp_path / "d.duckdb")) as con:
+        con.execute(statement)
+    assert (name, "DATE") in columns(tmp_path)
