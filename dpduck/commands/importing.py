@@ -9,17 +9,18 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import duckdb
 
 from dpduck.commands.printing import say
+from dpduck.database.about import read_table_name
 from dpduck.language.rows.facts import CatalogColumn
 from dpduck.store.attaching import open_database
 from dpduck.values.errors import Refusal
-from dpduck.values.quoting import plain_name, printable, quote_identifier, quote_text
+from dpduck.values.quoting import fold, plain_name, printable, quote_identifier, quote_text
 from dpduck.values.sqltypes import sql_type
 from dpduck.values.text_readings import TextReading, readings
 
@@ -52,20 +53,21 @@ _CONVERTED = "iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW, with the encoding that 
 
 @dataclass(frozen=True)
 class Files:
-    """Files of one format that become one table. options: SQL of options of DuckDB's reader."""
+    """Files of one format that become one table. options: SQL of options of DuckDB's reader. given: those of --read."""
 
     paths: tuple[Path, ...]
     kind: str
     options: Mapping[str, str]
+    given: tuple[str, ...] = ()
 
     def sql(self, **more: str) -> str:
         """Returns the SQL that reads all files."""
         return self._sql_of(self.paths, more)
 
-    def sniff_sql(self) -> str:
-        """Returns the SQL that tells how DuckDB reads the first CSV file."""
+    def sniff_sql(self, path: Path) -> str:
+        """Returns the SQL of the formats of dates by which DuckDB reads a CSV file."""
         options = "".join(f", {name} = {value}" for name, value in self.options.items())
-        return f"FROM sniff_csv({quote_text(_literal(self.paths[0]))}{options})"
+        return f"SELECT DateFormat, TimestampFormat FROM sniff_csv({quote_text(_literal(path))}{options})"
 
     def each(self) -> Iterator[str]:
         """Yields the SQL that reads each file by itself."""
@@ -87,28 +89,44 @@ def _literal(path: Path) -> str:
     return re.sub(r"([*?\[])", r"[\1]", str(path))
 
 
-def import_files(
+@contextmanager
+def imported(
     database: Path, table: str, given: Sequence[str], read: Sequence[str] = (), *, convert: bool = False
-) -> list[str]:
-    """Makes a table of files, and returns notes for its owner. Nothing remains of a table that cannot be made.
+) -> Iterator[None]:
+    """Makes a table of files, and prints notes for its owner. Nothing remains of the table if anything fails inside.
 
     given: paths, patterns and folders. read: options of DuckDB's reader, as name=value. convert: whether texts that
     have one reading as dates or numbers become dates or numbers.
     """
+    if read_table_name(table).parts != (table,):
+        raise Refusal(f"{table!r} is no plain name for a new table", accepted="a name without dots and quotes: visits")
     files, is_new = _files(given, read), not database.exists()
+    if not is_new:
+        _require_free(database, table)
     try:
         with open_database(database) as con:
-            if con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = ?", [table]).fetchall():
-                first = f"DROP TABLE {plain_name(table)}"
-                accepted = f"no --from and no --convert; another name; or first, in DuckDB: {first}"
-                raise Refusal(f"{database.name} has a table {table!r}", accepted=accepted)
-            create = f"CREATE TABLE {quote_identifier(table)} AS "
-            used = _create(con, create, files)
-            return list(_notes(con, table, used, convert))
+            used = _create(con, f"CREATE TABLE {quote_identifier(table)} AS ", files)
+            notes = list(_notes(con, table, used, convert))
+        print_notes(notes)
+        yield
     except BaseException:
         if is_new:
             database.unlink(missing_ok=True)
+        else:
+            with suppress(duckdb.Error), open_database(database) as con:
+                con.execute(f"DROP TABLE IF EXISTS {quote_identifier(table)}")
         raise
+
+
+def _require_free(database: Path, table: str) -> None:
+    """Refuses the name of a table or view that exists, in letters of any size."""
+    with open_database(database) as con:
+        tables = con.execute("SELECT table_name, table_type FROM information_schema.tables").fetchall()
+    for name, kind in tables:
+        if fold(name) == fold(table):
+            first = f"DROP {'VIEW' if kind == 'VIEW' else 'TABLE'} {plain_name(name)}"
+            accepted = f"no --from and no --convert; another name; or first, in DuckDB: {first}"
+            raise Refusal(f"{database.name} has a {'view' if kind == 'VIEW' else 'table'} {name!r}", accepted=accepted)
 
 
 def print_notes(notes: Sequence[str]) -> None:
@@ -125,7 +143,7 @@ def _create(con: duckdb.DuckDBPyConnection, create: str, files: Files) -> Files:
     except duckdb.Error as error:
         if not isinstance(error, duckdb.ConversionException) or files.kind == "parquet":
             raise _refusal(error, files) from None
-    whole = Files(files.paths, files.kind, {**files.options, "sample_size": "-1"})
+    whole = replace(files, options={**files.options, "sample_size": "-1"})
     try:
         con.execute(create + whole.sql())
     except duckdb.Error as error:
@@ -145,11 +163,10 @@ def _files(given: Sequence[str], read: Sequence[str]) -> Files:
     if not kind and len(paths) > 1:
         kind = "csv"
     options = dict(_option(text) for text in read)
-    if kind == "csv" and "encoding" not in options:
-        options |= _encoding(paths)
+    encoding = _encoding(paths) if kind == "csv" and "encoding" not in options else {}
     if options and not kind:
         kind = "csv"
-    return Files(tuple(paths), kind, options)
+    return Files(tuple(paths), kind, {**options, **encoding}, tuple(options))
 
 
 def _paths(text: str) -> Iterator[Path]:
@@ -159,13 +176,19 @@ def _paths(text: str) -> Iterator[Path]:
         if not found:
             raise Refusal(f"the folder {path.name} has no file of data", accepted="a folder of CSV, JSON or Parquet")
         yield from found
-    elif path.exists():
+    elif path.is_file():
         yield path
-    elif is_pattern and (matched := sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))):
-        yield from (match for match in matched if match.is_file())
+    elif path.exists():
+        raise Refusal(f"{path} is no regular file", accepted="cat .. > visits.csv, and that file")
+    elif is_pattern and (found := [match for match in _matches(path) if match.is_file()]):
+        yield from found
     else:
         what = "no file fits" if is_pattern else "there is no file"
         raise Refusal(f"{what} {text}", accepted="a file, a folder, or a pattern in quotes: --from 'visits_*.csv'")
+
+
+def _matches(path: Path) -> list[Path]:
+    return sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
 
 
 def _is_data(path: Path) -> bool:
@@ -196,16 +219,20 @@ def _option(text: str) -> tuple[str, str]:
         raise Refusal(f"--read {text[:60]!r} is no option of a file", accepted=f"name=value, of {', '.join(READ)}")
     if name == "names":
         return name, f"[{', '.join(quote_text(part.strip()) for part in value.split(','))}]"
-    is_word = value.lower() in ("true", "false") or re.fullmatch(r"-?\d{1,9}", value) is not None
-    return name, value if is_word else quote_text(value.replace("\\t", "\t"))
+    return name, quote_text(value.replace("\\t", "\t"))  # which DuckDB reads as a number where it wants one
+
+
+def _first_bytes(path: Path) -> bytes:
+    try:
+        with path.open("rb") as opened:
+            return opened.read(2)
+    except OSError:
+        raise Refusal(f"{path.name} cannot be read", accepted="a file that you may read: chmod u+r FILE") from None
 
 
 def _encoding(paths: Sequence[Path]) -> dict[str, str]:
     """Returns the option of an encoding that the first bytes of the files name."""
-    marks = set[bytes]()
-    for path in paths:
-        with path.open("rb") as opened:
-            marks.add(opened.read(2))
+    marks = set(map(_first_bytes, paths))
     if UTF_16[1] in marks:
         raise Refusal("a file is in UTF-16, big end first", accepted="iconv -f UTF-16 -t UTF-8 FILE > NEW")
     if UTF_16[0] not in marks:
@@ -232,7 +259,12 @@ def _refusal(error: duckdb.Error, files: Files) -> Refusal:
         )
     shown = ", ".join(path.name for path in files.paths[:3])
     kind = {"csv": "CSV", "json": "JSON", "parquet": "Parquet"}.get(files.kind, "data that DuckDB knows")
-    return Refusal(f"{shown} cannot be read as {kind}", accepted="CSV, JSON or Parquet, and --read for their options")
+    if files.given and (isinstance(error, duckdb.BinderException) or "Failed to cast value" in said):
+        accepted = "what DuckDB's reader of the format takes, as --read skip=2"
+        return Refusal(f"an option of --read does not fit {kind}: {', '.join(files.given)}", accepted=accepted)
+    read = f" with --read {', '.join(files.given)}" if files.given else ""
+    accepted = "CSV, JSON or Parquet, and --read for their options"
+    return Refusal(f"{shown} cannot be read as {kind}{read}", accepted=accepted)
 
 
 def _is_utf_8(path: Path) -> bool:
@@ -334,10 +366,13 @@ def _doubts_of_dates(
     dated = [column for column in columns if sql_type(column.type_name).is_moment]
     if not dated or "dateformat" in files.options:
         return
-    sniffed = list[tuple[object, ...]]()
+    sniffed = list[tuple[str | None, ...]]()
     with suppress(duckdb.Error):  # an option that only the reader knows
-        sniffed = con.execute(files.sniff_sql()).fetchall()
-    known = {str(value) for row in sniffed for value in row if value is not None}
+        sniffed = [con.execute(files.sniff_sql(path)).fetchall()[0] for path in files.paths[:MOST_COMPARED]]
+    known = {value for row in sniffed for value in row if value is not None}
+    for formats in (sorted({value for value in values if value is not None}) for values in zip(*sniffed, strict=True)):
+        if len(formats) > 1:
+            yield f"Dates have several formats, and each file was read by its own: {', '.join(formats)}."
     for day, other in _ALTERNATIVE.items():
         if day not in known:
             continue

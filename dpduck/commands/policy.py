@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -57,7 +58,7 @@ def draft(
     policy, even one of PRIVACY UNIT and BUDGET alone, --privately 0.05 asks for MAX ROWS, ranges, clamps and values.
     """
     from dpduck.commands.answering import answers  # noqa: PLC0415
-    from dpduck.commands.importing import import_files, print_notes  # noqa: PLC0415
+    from dpduck.commands.importing import imported  # noqa: PLC0415
     from dpduck.commands.printing import give  # noqa: PLC0415
 
     with one_line_errors():
@@ -65,10 +66,11 @@ def draft(
             raise Refusal(f"there is no database {database}", accepted="one that exists, or --from a file")
         if (read or convert) and not files:
             raise Refusal("--read and --convert are about files", accepted="--from a file beside them")
-        notes = import_files(database, table, files, read, convert=convert) if files else []
-        with answers(database, store) as ask:
+        if privately and files:
+            raise Refusal("--privately needs a table with a policy", accepted="--from first, and --privately later")
+        made = imported(database, table, files, read, convert=convert) if files else nullcontext()
+        with made, answers(database, store) as ask:
             rows = ask("dp_draft", json.dumps([table, privately])).fetchall()
-        print_notes(notes)
         give("".join(f"{row[0]}\n" for row in rows))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -327,11 +328,110 @@ def test_options_and_files_that_are_not_there(tmp_path: Path) -> None:
         ran = run("policy", "draft", tmp_path / "d.duckdb", "visits", *words)
         assert ran.exit_code == 1 and said in ran.output and "accepted: " in ran.output, ran.output
         assert ran.output.count("\n") == 1
+    (tmp_path / "folder.d").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "v.parquet").write_bytes(b"PAR1")
+    for words, said in (
+        (["--from", tmp_path / "folder*"], "no file fits"),
+        (["--from", tmp_path / "pipe"], "pipe is no regular file; accepted: cat .. > visits.csv"),
+        (["--from", tmp_path / "v.csv", "--read", "skip=x"], "an option of --read does not fit CSV: skip;"),
+        (["--from", tmp_path / "v.csv", "--read", "names=a,b"], "v.csv cannot be read as CSV with --read names;"),
+        (["--from", tmp_path / "v.json", "--read", "skip=2"], "an option of --read does not fit JSON: skip;"),
+    ):
+        ran = run("policy", "draft", tmp_path / "d.duckdb", "visits", *words)
+        assert ran.exit_code == 1 and said in ran.output and ran.output.count("\n") == 1, ran.output
     odd = "x', all_varchar = true); --"
     ran = run(
         "policy", "draft", tmp_path / "d.duckdb", "visits", "--from", tmp_path / "v.csv", "--read", f"delim={odd}"
     )
     assert ran.exit_code == 1 and re.search("cannot be read as CSV", ran.output)
+
+
+def test_values_of_options_are_texts(tmp_path: Path) -> None:
+    """999 and true are texts that mean NULL, and DuckDB reads numbers of texts."""
+    (tmp_path / "v.csv").write_text("no line\npatient_id,x\n1,999\n2,true\n3,ja\n", encoding="utf-8")
+    for null in ("999", "true"):
+        (tmp_path / "d.duckdb").unlink(missing_ok=True)
+        options = ["skip=1", "header=true", "sample_size=-1", f"nullstr={null}"]
+        drafted(tmp_path, "--from", tmp_path / "v.csv", *(word for text in options for word in ("--read", text)))
+        with duckdb.connect(str(tmp_path / "d.duckdb")) as con:
+            kept = [row[0] for row in con.execute("SELECT x FROM visits ORDER BY patient_id").fetchall()]
+        assert kept == [None if value == null else value for value in ("999", "true", "ja")]
+
+
+def test_a_file_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line says that a file cannot be read."""
+    file = tmp_path / "v.csv"
+    file.write_text("a\n1\n", encoding="utf-8")
+    opening = Path.open
+
+    def closed(path: Path, *words: str) -> object:
+        if path == file:
+            raise PermissionError(13, "Permission denied")
+        return opening(path, *words)
+
+    monkeypatch.setattr(Path, "open", closed)
+    ran = run("policy", "draft", tmp_path / "d.duckdb", "visits", "--from", file)
+    assert ran.exit_code == 1 and ran.output.startswith("Error: v.csv cannot be read; accepted: a file that you may")
+
+
+def test_files_with_several_formats_of_dates(tmp_path: Path) -> None:
+    """DuckDB reads each file by its own format. The notes say so, and the doubt is about all files."""
+    for number, days in enumerate((["13/04/2024"], ["04/13/2024"], ["03/04/2024"])):
+        (tmp_path / f"v{number}.csv").write_text(lines("patient_id,came", [f"1,{day}" for day in days]), "utf-8")
+    several = notes(drafted(tmp_path, "--from", tmp_path / "v?.csv"))
+    assert "several formats, and each file was read by its own: %d/%m/%Y, %m/%d/%Y." in several
+    (tmp_path / "d.duckdb").unlink()
+    alike = notes(drafted(tmp_path, "--from", tmp_path / "v0.csv", "--from", tmp_path / "v2.csv"))
+    assert "several formats" not in alike and "2 files" in alike
+    (tmp_path / "d.duckdb").unlink()
+    (tmp_path / "u.csv").write_text("patient_id\n1\n", encoding="utf-8")
+    later = notes(drafted(tmp_path, "--from", tmp_path / "u.csv", "--from", tmp_path / "v2.csv"))
+    assert "--read dateformat=%m/%d/%Y" in later
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["new database", "other tables"])
+def test_a_draft_that_fails_leaves_no_table(kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left by Ctrl-C while notes are made or the draft is asked for, nor by words that do not fit together.
+
+    Notes are printed before the draft is asked for. A table or view that was there, also in other letters, stays.
+    """
+    file, database = tmp_path / "v.csv", tmp_path / "d.duckdb"
+    file.write_text("a;b\n1;0,5\n", encoding="utf-8")
+    if kept:
+        with duckdb.connect(str(database)) as con:
+            con.execute("CREATE TABLE Visits2 AS SELECT 7 AS n")
+            con.execute("CREATE VIEW seen AS FROM Visits2")
+
+    def tables() -> list[str]:
+        if not database.exists():
+            return []
+        with duckdb.connect(str(database)) as con:
+            return [row[0] for row in con.execute("SHOW TABLES").fetchall()]
+
+    before = tables()
+
+    def refused(table: str, *words: str) -> str:
+        ran = run("policy", "draft", database, table, "--from", file, *words)
+        assert ran.exit_code == 1 and tables() == before, ran.output
+        return str(ran.output)
+
+    assert "--from first, and --privately later" in refused("visits", "--privately", "0.05")
+    for odd in ("main.foo", 'a"b', '"visits"', ""):
+        assert refused(odd).count("accepted: ") == 1
+    if kept:
+        assert "has a table 'Visits2'; accepted: no --from" in refused("VISITS2")
+        assert "in DuckDB: DROP VIEW seen" in refused("Seen")
+    for place in ("dpduck.commands.importing.readings", "dpduck.commands.owner_session.OwnerSession.ask"):
+        with monkeypatch.context() as patched:
+            patched.setattr(place, interrupted)
+            assert ("decimal comma" in refused("visits")) is place.endswith("ask")
+    assert run("policy", "draft", database, "visits", "--from", file).exit_code == 0
+    assert set(tables()) == {*before, "visits"}
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_a_name_with_a_line_break_stays_in_its_comment(tmp_path: Path) -> None:
