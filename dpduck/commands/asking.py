@@ -5,22 +5,18 @@ Each command makes its imports when it runs, so that help and completion load on
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
 from dpduck.commands import DATABASE, ENGINE, FORMAT, STORE
-from dpduck.commands.errors import one_line_errors
+from dpduck.commands.errors import one_line_errors, typed_lines
 
 QUESTIONS = click.Group()
 """The commands of this file."""
 
 COMMENTED = {"ignore_unknown_options": True}
 """Click settings for statements that may begin with an SQL comment. Click would take "--" for an option."""
-
-BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
-"""Mark at the start of a file that some editors write."""
 
 
 @QUESTIONS.command(context_settings=COMMENTED)
@@ -39,7 +35,8 @@ def sql(
     """
     from dpduck.commands.answering import foretell, run_statement  # noqa: PLC0415
 
-    text = sys.stdin.read().removeprefix(BYTE_ORDER_MARK) if statement == "-" else statement
+    with one_line_errors():
+        text = "".join(typed_lines()) if statement == "-" else statement
     if dry_run:
         foretell(database, store, text, shape, engines)
     else:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 
 import click
 
-from dpduck.values.errors import DpduckError, Interrupted
+from dpduck.values.errors import DpduckError, Interrupted, Refusal
 from dpduck.values.quoting import printable
 
 
@@ -41,6 +43,17 @@ def _database_here() -> Path | None:
     context = click.get_current_context(silent=True)
     named = None if context is None else context.params.get("database")
     return named if isinstance(named, Path) else None
+
+
+def typed_lines() -> Iterator[str]:
+    """Yields the lines of standard input, which is in UTF-8. A byte order mark at its start is left out."""
+    if isinstance(sys.stdin, TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8-sig", errors="strict")
+    try:
+        yield from sys.stdin
+    except UnicodeDecodeError:
+        accepted = "a copy in UTF-8: iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW, with the encoding that the file has"
+        raise Refusal("standard input is not in UTF-8", accepted=accepted) from None
 
 
 def one_line(error: BaseException) -> str:

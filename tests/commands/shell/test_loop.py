@@ -145,6 +145,16 @@ def test_statements_through_a_pipe(clinic: Path) -> None:
     assert again.exit_code == 0 and "secret" not in again.output
 
 
+def test_bytes_of_standard_input(clinic: Path) -> None:
+    """A byte order mark is left out. Bytes that are not UTF-8 are refused in one line, by both commands."""
+    for words in (["shell", str(clinic)], ["sql", str(clinic), "-"]):
+        marked = CliRunner().invoke(main, [*words, "--format", "csv"], input="SELECT 7 AS n".encode("utf-8-sig"))
+        assert (marked.exit_code, marked.output) == (0, "n\n7\n")
+        closed = CliRunner().invoke(main, words, input="SELECT 'é';\n".encode("latin-1"))
+        assert closed.exit_code == 1 and closed.output.count("\n") == 1
+        assert closed.output.startswith("Error: standard input is not in UTF-8; accepted: a copy in UTF-8: iconv -f ")
+
+
 def test_a_pipe_loads_no_prompt(clinic: Path) -> None:
     """prompt_toolkit is imported at a terminal alone."""
     script = (
