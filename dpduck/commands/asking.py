@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from dpduck.commands import DATABASE, ENGINE, FORMAT, STORE
-from dpduck.commands.errors import one_line_errors, typed_lines
+from dpduck.commands.errors import lines_of_input, one_line_errors
 
 QUESTIONS = click.Group()
 """The commands of this file."""
@@ -36,7 +36,7 @@ def sql(
     from dpduck.commands.answering import foretell, run_statement  # noqa: PLC0415
 
     with one_line_errors():
-        text = "".join(typed_lines()) if statement == "-" else statement
+        text = "".join(lines_of_input()) if statement == "-" else statement
     if dry_run:
         foretell(database, store, text, shape, engines)
     else:

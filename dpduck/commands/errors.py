@@ -45,7 +45,7 @@ def _database_here() -> Path | None:
     return named if isinstance(named, Path) else None
 
 
-def typed_lines() -> Iterator[str]:
+def lines_of_input() -> Iterator[str]:
     """Yields the lines of standard input, which is in UTF-8. A byte order mark at its start is left out."""
     if isinstance(sys.stdin, TextIOWrapper):
         sys.stdin.reconfigure(encoding="utf-8-sig", errors="strict")

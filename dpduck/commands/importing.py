@@ -90,7 +90,7 @@ def _literal(path: Path) -> str:
 
 
 @contextmanager
-def imported(
+def table_of_files(
     database: Path, table: str, given: Sequence[str], read: Sequence[str] = (), *, convert: bool = False
 ) -> Iterator[None]:
     """Makes a table of files, and prints notes for its owner. Nothing remains of the table if anything fails inside.

@@ -58,7 +58,7 @@ def draft(
     policy, even one of PRIVACY UNIT and BUDGET alone, --privately 0.05 asks for MAX ROWS, ranges, clamps and values.
     """
     from dpduck.commands.answering import answers  # noqa: PLC0415
-    from dpduck.commands.importing import imported  # noqa: PLC0415
+    from dpduck.commands.importing import table_of_files  # noqa: PLC0415
     from dpduck.commands.printing import give  # noqa: PLC0415
 
     with one_line_errors():
@@ -68,7 +68,7 @@ def draft(
             raise Refusal("--read and --convert are about files", accepted="--from a file beside them")
         if privately and files:
             raise Refusal("--privately needs a table with a policy", accepted="--from first, and --privately later")
-        made = imported(database, table, files, read, convert=convert) if files else nullcontext()
+        made = table_of_files(database, table, files, read, convert=convert) if files else nullcontext()
         with made, answers(database, store) as ask:
             rows = ask("dp_draft", json.dumps([table, privately])).fetchall()
         give("".join(f"{row[0]}\n" for row in rows))

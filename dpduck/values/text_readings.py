@@ -100,15 +100,15 @@ def readings(counts: Counts, table: str, column: str, type_name: str) -> list[Te
         likely = [pattern for pattern in likely if "%z" not in pattern]
     dates = [_date(column, text, pattern) for pattern in likely]
     for ways, least in ((dates, NEARLY_ALL), (_numbers(column, text) if kind.is_text else [], MOST_OF_THEM)):
-        fit = [way for way, _ in _counted(counts, some, text, values, ways) if way.read >= least * way.values]
-        every = _counted(counts, table, text, values, fit)
+        fit = [way for way, _ in _count_read(counts, some, text, values, ways) if way.read >= least * way.values]
+        every = _count_read(counts, table, text, values, fit)
         fit = [way for way, signs in every if signs and way.read >= least * way.values]
         if fit:
             return [way for way in fit if way.read == max(other.read for other in fit)]
     return []
 
 
-def _counted(
+def _count_read(
     counts: Counts, rows: str, text: str, values: str, ways: Sequence[TextReading]
 ) -> list[tuple[TextReading, float]]:
     """Returns the ways with the number of values that each reads, beside the number of those that have its sign."""

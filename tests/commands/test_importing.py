@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -365,7 +366,7 @@ def test_a_file_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     file.write_text("a\n1\n", encoding="utf-8")
     opening = Path.open
 
-    def closed(path: Path, *words: str) -> object:
+    def closed(path: Path, *words: Any) -> Any:
         if path == file:
             raise PermissionError(13, "Permission denied")
         return opening(path, *words)

@@ -21,7 +21,7 @@ def shell(database: Path, store: Path | None, shape: str, engines: tuple[str, ..
     A statement ends with a semicolon, on any line. .help lists the commands that begin with a dot. Statements may also
     come through a pipe: dpduck shell clinic.duckdb < statements.sql
     """
-    from dpduck.commands.errors import one_line_errors, typed_lines  # noqa: PLC0415
+    from dpduck.commands.errors import lines_of_input, one_line_errors  # noqa: PLC0415
     from dpduck.commands.owner_session import OwnerSession  # noqa: PLC0415
     from dpduck.commands.shell.loop import OwnerShell, run_lines  # noqa: PLC0415
 
@@ -35,5 +35,5 @@ def shell(database: Path, store: Path | None, shape: str, engines: tuple[str, ..
         owners_shell = OwnerShell(session, shape)
         if at_terminal:
             run_prompt(owners_shell, database.stem, is_served)
-        elif not run_lines(owners_shell, typed_lines()):
+        elif not run_lines(owners_shell, lines_of_input()):
             sys.exit(1)
