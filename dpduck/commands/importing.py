@@ -100,19 +100,20 @@ def table_of_files(
     """
     if read_table_name(table).parts != (table,):
         raise Refusal(f"{table!r} is no plain name for a new table", accepted="a name without dots and quotes: visits")
-    files, is_new = _files(given, read), not database.exists()
+    files, is_new, is_made = _files(given, read), not database.exists(), False
     if not is_new:
         _require_free(database, table)
     try:
         with open_database(database) as con:
             used = _create(con, f"CREATE TABLE {quote_identifier(table)} AS ", files)
+            is_made = True
             notes = list(_notes(con, table, used, convert))
         print_notes(notes)
         yield
     except BaseException:
         if is_new:
             database.unlink(missing_ok=True)
-        else:
+        elif is_made:
             with suppress(duckdb.Error), open_database(database) as con:
                 con.execute(f"DROP TABLE IF EXISTS {quote_identifier(table)}")
         raise
