@@ -158,9 +158,9 @@ def require_one(cell: str) -> None:
 
 
 def read_plain(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation | None:
-    """Runs a query over released tables. For one over a private table, returns what earlier answers tell, for free.
+    """Runs a query over released tables. A query over a private table gives for free what earlier answers tell.
 
-    Refuses it if they tell nothing, so that nobody takes exact rows for private answers.
+    Refuses the query if earlier answers tell nothing. So nobody takes exact rows for private answers.
     """
     policies = [name for (name,) in connection.execute("SELECT DISTINCT table_name FROM dp_policies()").fetchall()]
     views = connection.execute(DEFINITIONS).fetchall()

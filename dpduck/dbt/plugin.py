@@ -71,7 +71,7 @@ class Plugin:
 def _register(connection: duckdb.DuckDBPyConnection) -> None:
     """Registers the function of the macros, unless the database has it from an earlier connection.
 
-    It is a function of a module, which lives as long as the process: DuckDB crashes if it is freed.
+    The function belongs to a module, so it lives as long as the process. DuckDB would crash if it were freed.
     """
     try:
         connection.execute(f"SELECT {FUNCTION}(NULL, NULL)").fetchall()

@@ -1,7 +1,7 @@
 """Readings of texts as dates and numbers: exact facts from the rows, only for the owner of a table.
 
-A reading is an expression that converts nearly all values of a column. It is found in some rows, and then counted in
-all rows: the values that count as read are those that it converts. Blank texts count as missing.
+A reading is an expression that converts nearly all values of a column. It is found in some rows. Then the values that
+it converts are counted in all rows. Blank texts count as missing.
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ POINT = THOUSANDS + r"(\.[0-9]+)?"
 
 @dataclass(frozen=True)
 class TextReading:
-    """One way to read a column of texts. how: words for people. read, values: numbers of texts, blank ones left out.
+    """One way to read a column of texts. how: words for people. read: how many texts are converted.
 
-    type_name, using: what ALTER TABLE .. ALTER column TYPE .. USING .. takes. sign: what some texts have in them.
+    values: how many texts are not blank. type_name, using: the parts of ALTER TABLE .. ALTER column TYPE .. USING ..
+    sign: a character that at least one converted text must have.
     """
 
     column: str

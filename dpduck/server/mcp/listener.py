@@ -1,7 +1,7 @@
 """Listener of agents: MCP over streamable HTTP, at /mcp. Each request has a principal's token, and none has a session.
 
-A request that is no POST of one JSON object to /mcp, of the listener's own host, gets a fixed answer, whatever else it
-is. So do a token in the address, several tokens, and a page of another origin. Nobody's request is quoted.
+Only a POST of one JSON object to /mcp, at the listener's own host, is read. Any other request gets a fixed answer. So
+does a request with a token in its address, with several tokens, or from another origin. No answer quotes a request.
 
 A connection has one request. Each principal has a number of connections, and so have all strangers together. Whoever
 reads too slowly loses the connection, so nobody can take the places of others.
@@ -44,8 +44,8 @@ HEAD_BYTES, BESIDE_BYTES = 16_384, 65_536
 
 _BYTES_OF_A_CHARACTER = 12  # two escapes of JSON
 _OPEN = (
-    "agents are served at {} without TLS: from the proxy to here tokens travel in the clear, which a network of its "
-    "own makes up for; accepted without it: --mcp 127.0.0.1:PORT, or --tls-certificate with --tls-key"
+    "agents are served at {} without TLS: tokens travel in the clear from the proxy to here, so nobody else may use "
+    "this network; accepted otherwise: --mcp 127.0.0.1:PORT, or --tls-certificate with --tls-key"
 )
 _TOKEN = re.compile(rb"[Bb]earer ([A-Za-z0-9_.~+/=-]{1,200})")
 PRINCIPAL, GONE, CONNECTION = "dpduck.principal", "dpduck.gone", "dpduck.connection"

@@ -92,7 +92,7 @@ def agent_server(service: Service, who: Who, has_gone: Callable[[Any], bool] = l
 
 
 def _noting_beginnings(service: Service, who: Who) -> Any:
-    """Writes a principal's beginnings into the audit log, one in each minute: so no agent fills the disk."""
+    """Notes in the audit log that a principal connects, at most once a minute, so that no agent fills the disk."""
     import anyio  # noqa: PLC0415
 
     lock, minutes = threading.Lock(), dict[str, int]()

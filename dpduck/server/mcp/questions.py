@@ -1,7 +1,7 @@
 """Prices and answers for agents: free answers come before paid ones, and errors come with every number.
 
-Every statement passes the gate, as for every other client. Whatever is asked here beside an agent's own statement has
-a ceiling of nothing. The statement itself has its shown price as its ceiling.
+Every statement passes the gate, as for every other client. An agent's own statement is charged at most its shown
+price. Statements that are asked here in addition, such as for errors, may charge nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dpduck.values.errors import DpduckError, PermissionRefusal, Refusal
 from dpduck.values.quoting import fold, quote_text
 
 ALL, SHARE = "the whole budget", "your share of the budget"
-"""What all per cents of an agent are parts of: of its limits, and of prices."""
+"""Amounts that are 100 % for an agent: its limits and its prices are per cents of one of the two."""
 
 ONLY_QUESTIONS = "SELECT WITH DIFFERENTIAL_PRIVACY .., or a SELECT over private views"
 PAID = "price, and then ask, which is charged: "
@@ -29,8 +29,8 @@ KNOWN = "free: it follows from earlier releases; nothing was charged. For a new 
 READ = "free: it reads nothing but what was released"
 CHARGED = "charged; the same statement again is free"
 NO_ERRORS = (
-    "These numbers were computed from released ones, and no errors are shown. Columns of views ending in _stderr have "
-    "the errors of theirs."
+    "These numbers were computed from released numbers, and no errors are shown. The errors of a view's column n are "
+    "in its column n_stderr."
 )
 _ERRORS = ("aggregate", "cells", "rows_of_a_cell", "stderr", "worst_stderr", "note")
 _PER_CENT = re.compile(r"([0-9][0-9.e+-]*) % of ")

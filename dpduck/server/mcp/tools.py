@@ -152,7 +152,7 @@ TOOLS = (
 
 
 def call(desk: Desk, name: str, given: Mapping[str, Any] | None) -> Json:
-    """Runs a tool. Raises the refusal of a name or an argument that there is not, or of the statement itself."""
+    """Runs a tool. Refuses an unknown tool or argument. Raises the refusal of a statement that is not accepted."""
     for tool in TOOLS:
         if tool.name == name:
             return tool.run(desk, tool.arguments(given or {}))

@@ -1,7 +1,7 @@
 """Alerts for the owner: one line for each event that somebody should see, in the audit log and on standard error.
 
 An alert is given once when its condition begins, and again only after the condition has ended. A restarted server gives
-those that still hold once more.
+an alert once more if its condition still holds.
 """
 
 from __future__ import annotations

@@ -38,8 +38,9 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 class ProxyClaim:
     """Statement of a request about its sender. identity: "" if there is none that is believed.
 
-    why: the reason for the log if a statement is not believed. malformed: whether the proxy itself sent it, so that
-    the request is refused. In any other case the request is a stranger's. navigates: whether it opens a page.
+    why: the reason for the log if a statement is not believed. malformed: whether the proxy itself sent a malformed
+    identity. Such a request is refused. Any other unbelieved request is a stranger's. navigates: whether a request
+    opens a page.
     """
 
     identity: str = ""
@@ -91,9 +92,9 @@ class TrustedProxy:
 
 
 def _values(headers: Message, name: str) -> list[str | None]:
-    """Lists the values of a header without blanks around them. None: a name that a proxy may take for this one.
+    """Lists the values of a header without blanks around them. None stands for a header with underscores in its name.
 
-    CGI and WSGI make the same name of a hyphen and an underscore, so a client could hide a second header behind one.
+    CGI and WSGI read hyphens and underscores as the same. So a client could add a second header with underscores.
     """
     return [
         value.strip(" \t") if given.lower() == name.lower() else None

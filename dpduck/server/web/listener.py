@@ -46,8 +46,8 @@ READ_SECONDS, WRITE_SECONDS = 15.0, 30.0
 
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+)(?::(?P<port>[0-9]{1,5}))?")
 _OPEN = (
-    "the page listens at {} without TLS: from the proxy to here tokens travel in the clear, which a network of its own "
-    "makes up for; accepted without it: --web 127.0.0.1:PORT, or --tls-certificate with --tls-key"
+    "the page listens at {} without TLS: tokens travel in the clear from the proxy to here, so nobody else may use "
+    "this network; accepted otherwise: --web 127.0.0.1:PORT, or --tls-certificate with --tls-key"
 )
 _EVERYWHERE = ("0.0.0.0", "[::]")  # noqa: S104 - to refuse it
 
