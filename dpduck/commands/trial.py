@@ -73,7 +73,9 @@ def print_trial(database: Path, store: Path | None, statements: Path, settings: 
             trials, rows = loaded.trials, list[tuple[int, Trial]]()
             for number, text in enumerate(listed, 1):
                 own = [item for item in criteria if item.statement in (None, number)]
-                if settings.suggesting:
+                if settings.suggesting and not own:
+                    click.echo(f"statement {number}: no criterion is about it")
+                elif settings.suggesting:
                     click.echo(f"statement {number} of {len(listed)}: hundreds of trials, some minutes ..", err=True)
                     _print_suggestion(number, trials.suggest(text, own, OWNER))
                 else:

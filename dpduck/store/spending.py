@@ -83,8 +83,8 @@ def last_day(left: Fraction, per_day: float, now: datetime) -> str | None:
 
 def days_until(day: date, now: datetime) -> float:
     """Returns the days from now to the end of a day, in UTC. They are 0 if it is over."""
-    end = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)
-    return max(0.0, (end - now).total_seconds() / _DAY)
+    begin = datetime(day.year, day.month, day.day, tzinfo=UTC)  # the last day that there is has no next one
+    return max(0.0, (begin - now).total_seconds() / _DAY + 1)
 
 
 def warn_of(spent: Fraction, whole: Fraction) -> str | None:

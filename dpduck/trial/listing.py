@@ -45,11 +45,13 @@ def trial_sql(trials: Trials, argument: str, caller: Caller) -> str:
 def read_epsilon(text: str) -> Fraction:
     """Reads an epsilon to try."""
     try:
-        epsilon = exact_number(text.strip())
+        epsilon = Fraction(0) if "/" in text else exact_number(text.strip())  # a statement takes decimal numbers alone
     except ValueError:
         epsilon = Fraction(0)
     if not 0 < epsilon <= LARGEST_EPSILON:
-        raise Refusal(f"{text[:40]!r} is no epsilon to try", accepted=f"a number above 0, at most {LARGEST_EPSILON}")
+        raise Refusal(
+            f"{text[:40]!r} is no epsilon to try", accepted=f"a number above 0, as 0.5, at most {LARGEST_EPSILON}"
+        )
     return epsilon
 
 

@@ -76,6 +76,7 @@ def test_the_last_day() -> None:
     assert days_until(date(2026, 11, 30), NOW) == 0.5
     assert days_until(date(2026, 12, 2), NOW) == 2.5
     assert days_until(date(2026, 11, 1), NOW) == 0.0
+    assert days_until(date.max, NOW) > 2_900_000
 
 
 def test_the_list_and_the_command(tmp_path: Path) -> None:

@@ -277,6 +277,7 @@ def test_a_trial_is_the_owners(open_clinic: Callable[..., Clinic]) -> None:
         (("{statement}", 1, None), "2 to"),
         (("{statement}", 5, -1), "a number above 0"),
         (("{statement}", 5, "many"), "a number above 0"),
+        (("{statement}", 5, "1/3"), "a number above 0, as 0.5"),
         (("CREATE PRIVATE HISTOGRAM h OPTIONS (epsilon = 1) ON visits (ward)", 5, None), "CREATE PRIVATE VIEW"),
     ],
 )

@@ -323,8 +323,10 @@ class Ledger:
         def prepare() -> LedgerRow:
             state = self._chain.state
             budget, owner = state.budgets.get(unit_key), f"budget of {unit_key}"
-            if reservation.payer in state.unspent(unit_key, self._members, now_in_utc()):
-                raise Refusal(f"{reservation.payer} has a reservation already", accepted="RELEASE it first")
+            for other in state.unspent(unit_key, self._members, now_in_utc()):
+                if both := {*self._members(other)} & {*self._members(reservation.payer)}:
+                    whom = "" if other == reservation.payer else f", which {min(both)} may use"
+                    raise Refusal(f"{other} has a reservation already{whom}", accepted="RELEASE it first")
             part = NOTHING if budget is None else reservation.unspent(budget, {})
             require_room(owner, budget, add_charges(state.of(unit_key), self._kept_for_others(unit_key, None)), part)
             return self._chain.row(unit_key, table_name, NOTHING, principal, reservation.record(), RESERVED)
@@ -336,11 +338,10 @@ class Ledger:
         """Records the end of a reservation. What is unspent of it is everybody's again."""
 
         def prepare() -> LedgerRow:
-            reservation = self._chain.state.reserved.get(unit_key, {}).get(payer)
-            if reservation is None:
-                names = ", ".join(self._chain.state.reserved.get(unit_key, {})) or "none yet"
-                raise Refusal(f"{payer[:80]!r} has no reservation", accepted=names)
-            return self._chain.row(unit_key, table_name, NOTHING, principal, reservation.record(), RELEASED)
+            present = self._chain.state.reserved.get(unit_key, {})
+            if payer not in present:
+                raise Refusal(f"{payer[:80]!r} has no reservation", accepted=", ".join(present) or "none yet")
+            return self._chain.row(unit_key, table_name, NOTHING, principal, present[payer].record(), RELEASED)
 
         with self._lock:
             return self._chain.write(prepare)

@@ -117,7 +117,7 @@ def _require_added(aggregate: Aggregate, name: str) -> None:
 
 def _total(text: str, aggregate: Aggregate, where: str) -> Fraction:
     try:
-        total = Fraction(text)
+        total = Fraction("" if "/" in text else text)
     except ValueError:
         raise Refusal(f"{where} holds something else than numbers", accepted="numbers") from None
     if abs(total) > LARGEST_COUNT:

@@ -156,6 +156,25 @@ def test_others_cannot_spend_a_reservation(store_place: Any) -> None:
     assert ledger.spent(UNIT).epsilon == 3
 
 
+def test_a_reservation_has_payers_of_its_own(store_place: Any) -> None:
+    """A member of a project could use up the project's reservation by charges to another one, so there is no other."""
+    ledger = store_place.begin(charges=0)
+    change_project(ledger.secrets, "census", Fraction(1), "ada")
+    change_project(ledger.secrets, "survey", Fraction(1), "bob")
+
+    def reserve(payer: str) -> None:
+        ledger.reserve(UNIT, "visits", Reservation(payer, TENTH), "owner")
+
+    reserve("census")
+    for payer in ("ada", "census"):
+        assert "census has a reservation already" in refusal(partial(reserve, payer), Refusal)
+    reserve("survey")
+    assert "survey has a reservation already, which bob may use" in refusal(partial(reserve, "bob"), Refusal)
+    ledger.release_reservation(UNIT, "visits", "census", "owner")
+    reserve("ada")
+    assert "ada has a reservation already, which ada may use" in refusal(partial(reserve, "census"), Refusal)
+
+
 def test_what_was_spent_before_is_not_of_a_reservation(store_place: Any) -> None:
     """A payer's earlier charges use up nothing of it, and neither do those before it was made again."""
     ledger = store_place.begin(charges=0)

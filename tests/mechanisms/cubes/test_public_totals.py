@@ -219,6 +219,8 @@ REFUSED: Sequence[tuple[str, str, str, str, str]] = (
     ("t", "SELECT 'F' AS sex, -1 AS n", "sex, count(*) AS n", "sex", "a total that is none"),
     ("t", "SELECT 'F' AS sex, 1.5 AS n", "sex, count(*) AS n", "sex", "a total that is none"),
     ("t", "SELECT 'F' AS sex, 'many' AS n", "sex, count(*) AS n", "sex", "something else than numbers"),
+    ("t", "SELECT 'F' AS sex, '1/0' AS n", "sex, count(*) AS n", "sex", "something else than numbers"),
+    ("t", "SELECT 'F' AS sex, '6/1' AS n", "sex, count(*) AS n", "sex", "something else than numbers"),
     ("t", "SELECT 1e17 AS n", "sex, count(*) AS n", "sex", "out of range"),
     ("t", "SELECT 'F' AS sex, 1 AS n FROM range(2)", "sex, count(*) AS n", "sex", "two totals for one group"),
     ("t", "FROM (VALUES (NULL, 5), ('F', 2), ('M', 2)) AS v(sex, n)", "sex, count(*) AS n", "sex", "contradict each"),
