@@ -58,7 +58,8 @@ def release_plan(
         if settings.postgresql and not is_postgres(settings.postgresql):
             raise Refusal("--postgresql takes an address", accepted="postgresql://user@host:port/database")
         with connect(database, store) as connection:
-            if not _pay(connection, planned, folder, settings, steps):
+            tried = _pay(connection, planned, folder, settings, steps)
+            if tried is None:
                 return False
             released = _released(connection, list(dict.fromkeys(fold(step.name) for step in planned)))
             report = ReportFacts(*(
@@ -66,7 +67,7 @@ def release_plan(
                 for function in ("dp_policies", "dp_budget", "dp_ledger")
             ))  # fmt: skip
         views = tuple(str(row[0]) for row in released)  # as their statements spell them
-        publication = Publication(text, views, settings.title, settings.contact, settings.criteria is not None)
+        publication = Publication(text, views, settings.title, settings.contact, tried)
         if is_complete(folder, publication, released):
             click.echo(f"{folder} has this release; nothing was charged or changed")
         else:
@@ -90,39 +91,42 @@ def _read(plan: Path) -> str:
 def _pay(
     connection: duckdb.DuckDBPyConnection, planned: Sequence[PlanStep], folder: Path, settings: ReleaseSettings,
     steps: Steps,
-) -> bool:  # fmt: skip
-    """Tries, prices and runs the statements. Returns False if this ends before anything is charged.
+) -> frozenset[str] | None:  # fmt: skip
+    """Tries, prices and runs the statements. Returns the names of tables that were tried on the true rows.
+
+    The result is None if this ends before anything is charged.
 
     A statement that has made its table is not run again, so that no later policy gives it a second price.
     """
     there = _statements_of_views(connection)
     numbered = {number: step for number, step in enumerate(planned, 1) if there.get(fold(step.name)) != step.text}
     unpaid = {number: step for number, step in numbered.items() if step.has_price}
-    new = list(unpaid.values())
+    new, tried = list(unpaid.values()), frozenset[int]()
     require_place(folder, anew=bool(new))
     if new:
         loaded = database_of(connection)
         if loaded is None:
             raise StoreError("dpduck is not loaded; accepted: a database with a store")
         require_names(loaded, list(numbered.values()), there)
-        if settings.criteria is not None and not require_criteria(
-            connection, {number: step.text for number, step in unpaid.items()}, settings.criteria, settings.runs,
-            len(planned),
-        ):  # fmt: skip
-            click.echo("nothing was charged: a criterion is not met; see dpduck trial --suggest", err=True)
-            return False
+        if settings.criteria is not None:
+            texts = {number: step.text for number, step in unpaid.items()}
+            met = require_criteria(connection, texts, settings.criteria, settings.runs, len(planned))
+            if met is None:
+                click.echo("nothing was charged: a criterion is not met; see dpduck trial --suggest", err=True)
+                return None
+            tried = met
         steps("tried")
         require_room(loaded, new)
         for step in new:
             click.echo(f"{step.name}: {_price(connection, step)}")
         if not settings.confirm(f"Charge {len(new)} of {len(planned)} statements to the budget?"):
             click.echo("nothing was charged", err=True)
-            return False
+            return None
         steps("confirmed")
     for number, step in numbered.items():
         connection.execute("FROM dp($1)", [step.text]).fetchall()
         steps(f"statement {number} is answered")
-    return True
+    return frozenset(fold(planned[number - 1].name) for number in tried)
 
 
 def _statements_of_views(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:

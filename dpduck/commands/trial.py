@@ -91,8 +91,10 @@ def print_trial(database: Path, store: Path | None, statements: Path, settings: 
 
 def require_criteria(
     connection: duckdb.DuckDBPyConnection, statements: Mapping[int, str], criteria: Path, runs: int, most: int
-) -> bool:
-    """Tries statements and prints whether they meet the criteria of a file. Returns whether they do.
+) -> frozenset[int] | None:
+    """Tries statements, and prints whether they meet the criteria of a file. Returns the numbers of those tried.
+
+    The result is None if a criterion is not met.
 
     statements: by their numbers in a plan. most: the number of statements of the plan.
     """
@@ -105,7 +107,7 @@ def require_criteria(
         if (own := [item for item in listed if item.statement in (None, number)])
         for trial in loaded.trials.run(text, runs, [None], OWNER, own)
     ]
-    return _print_criteria(rows)
+    return frozenset(number for number, _ in rows) if _print_criteria(rows) else None
 
 
 def _read_statements(statements: Path) -> str:

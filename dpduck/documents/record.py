@@ -7,7 +7,7 @@ for what purpose and why. Such fields have a text that begins with TODO. If a fi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from dpduck.documents.facts import DocumentedView, DocumentFacts
 from dpduck.documents.sentences import (
@@ -29,6 +29,7 @@ from dpduck.documents.sentences import (
 )
 from dpduck.documents.yaml_text import OpenField, yaml_lines
 from dpduck.publish.view_section import caption_of
+from dpduck.values.quoting import fold
 
 Fields = dict[str, object]
 
@@ -44,10 +45,10 @@ _SECOND = frozenset({
 _FIRST = ("basic", "administrative")
 
 
-def record_text(facts: DocumentFacts, title: str | None = None, tier: int = 3, *, tried: bool = False) -> str:
+def record_text(facts: DocumentFacts, title: str | None = None, tier: int = 3, *, tried: Collection[str] = ()) -> str:
     """Returns the record as YAML. title: the name of the data product. tier: 1, 2 or 3, the amount of detail.
 
-    tried: whether, as the owner says, a trial on the true rows decided about the release.
+    tried: the views, in lower case, that a trial on the true rows decided over.
     """
     deployment = {
         "basic": _basic(facts, title),
@@ -196,18 +197,28 @@ def _accounting(facts: DocumentFacts) -> Fields:
     }  # fmt: skip
 
 
-def _implementation(facts: DocumentFacts, tried: bool) -> Fields:
-    looked = (
-        "- The release was tried on the true rows before it was paid (dpduck trial), and had to meet criteria. No "
-        "budget pays for this look."
-        if tried
-        else f"- {TO_FILL_IN}whether bounds, ranges and prices were chosen after a look at the rows (dp_check, dpduck "
-        "trial). No budget pays for that."
-    )
+def _looked(facts: DocumentFacts, tried: Collection[str]) -> list[str]:
+    """Says which views were tried on the true rows, and leaves the others to the owner.
+
+    A view that cost nothing shares the ledger entry of another view.
+    """
+    names = {view.view.name: view.entry for view in facts.views if fold(view.view.name) in tried}
+    whole = {view.entry for view in facts.views} == {*names.values()}
+    untold = f"- {TO_FILL_IN}whether bounds, ranges and prices were chosen after a look at the rows (dp_check, dpduck "
+    rest = [] if whole else [f"{untold}trial). No budget pays for that."]
+    if not names:
+        return rest
+    what = "The release was" if whole else f"{names_text([*names])} {'was' if len(names) == 1 else 'were'}"
+    paid = "it was" if whole or len(names) == 1 else "they were"
+    said = f"- {what} tried on the true rows before {paid} paid (dpduck trial), and had to meet criteria. No "
+    return [f"{said}budget pays for this look.", *rest]
+
+
+def _implementation(facts: DocumentFacts, tried: Collection[str]) -> Fields:
     return {
         "preprocessing_and_hyperparameter_tuning": "\n".join([
             *(f"- {sentence}" for sentence in left_out(facts)),
-            looked,
+            *_looked(facts, tried),
         ]),
         "mechanisms": "\n".join([
             *(f"- {mechanism}." for mechanism in mechanisms_of(facts.views)),

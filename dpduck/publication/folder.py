@@ -41,14 +41,14 @@ BUILDING = ".dpduck_release"
 class Publication:
     """Content of a folder. plan: the text of the statements. views: the tables that they made, in order.
 
-    title, contact: texts for the documents. tried: whether a trial decided over this release.
+    title, contact: texts for the documents. tried: the tables that a trial decided over in this run.
     """
 
     plan: str
     views: tuple[str, ...]
     title: str
     contact: str
-    tried: bool
+    tried: frozenset[str]
 
 
 def is_complete(folder: Path, publication: Publication, released: Sequence[tuple[object, ...]]) -> bool:
