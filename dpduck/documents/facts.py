@@ -36,7 +36,9 @@ _ROWS = """SELECT id, epoch_us("at"), principal, unit_key, table_name, statement
     budget, previous_hash, hash FROM store.dpduck.ledger_entries WHERE id <= $1 ORDER BY id"""
 _RELEASES = """SELECT name, statement, strategy, epsilon, delta, rho, released_at, rows, ledger_id
     FROM store.dpduck.releases WHERE kind = 'view'"""
-_POLICIES = "SELECT definition FROM store.dpduck.policies WHERE active ORDER BY table_name"
+_POLICIES = """SELECT table_name, table_name IN (SELECT table_name FROM store.dpduck.policies WHERE active), definition
+    FROM store.dpduck.policies WHERE epoch_us(changed_at) <= $1
+    QUALIFY row_number() OVER (PARTITION BY table_name ORDER BY revision DESC) = 1"""
 _PUBLIC = "SELECT DISTINCT table_name FROM store.dpduck.public_tables ORDER BY ALL"
 _STREAMS = "SELECT name, published, facts FROM store.dpduck.streams"
 
@@ -80,9 +82,9 @@ class DocumentedView:
 class DocumentFacts:
     """Facts of one privacy unit: views, policies, the budget, and the sum of all charges.
 
-    key: the unit's key in the ledger. spent: the sum of all charges, for a unit by periods the largest sum of one
-    period. person: the sum over all periods. charges: the number of charges. asked_by_others: whether principals have
-    asked statements of their own.
+    key: the unit's key in the ledger. policies: those under which the views were made, several of a changed table.
+    spent: the sum of all charges, for a unit by periods the largest sum of one period. person: the sum over all
+    periods. charges: the number of charges. asked_by_others: whether principals have asked statements of their own.
     link: the last link of the certificates.
     """
 
@@ -118,11 +120,10 @@ def read_facts(connection: duckdb.DuckDBPyConnection, entries: int, wanted: Sequ
         state.absorb(row)
     key = _only_unit(views)
     charges = [row for row in rows if row.budget is None and Fraction(row.rho) and split_key(row.unit_key)[0] == key]
-    defined = (policy_from_text(text) for (text,) in connection.execute(_POLICIES).fetchall())
     return DocumentFacts(
         key,
         views,
-        tuple(policy for policy in defined if policy.unit.key == key),
+        _policies_of(connection, key, views, {row.id: row.at for row in rows}),
         state.budgets[key],
         state.of(key),
         state.of_person(key) if (key, None) in state.periods and not _is_row(key) else None,
@@ -132,6 +133,26 @@ def read_facts(connection: duckdb.DuckDBPyConnection, entries: int, wanted: Sequ
         len(chain),
         str(chain[-1]["link"]),
     )
+
+
+def _policies_of(
+    connection: duckdb.DuckDBPyConnection, key: str, views: Sequence[DocumentedView], moments: Mapping[int, int]
+) -> tuple[Policy, ...]:
+    """Returns the policies of a unit that were in force at the moments of the views' ledger entries.
+
+    A policy that was dropped since is among them if a statement names its table.
+    """
+    texts = dict[str, None]()
+    for view in views:
+        for name, is_active, text in connection.execute(_POLICIES, [moments[view.entry]]).fetchall():
+            if is_active or fold(table_from_sql(name).parts[-1]) in fold(view.statement):
+                texts[text] = None
+    policies = list[Policy]()
+    for policy in sorted(map(policy_from_text, texts), key=lambda policy: (policy.table.sql, policy.revision)):
+        bounds = [(other.table, other.unit, other.domains, other.clamps) for other in policies]
+        if policy.unit.key == key and (policy.table, policy.unit, policy.domains, policy.clamps) not in bounds:
+            policies.append(policy)
+    return tuple(policies)
 
 
 def views_by_unit(

@@ -33,6 +33,10 @@ from dpduck.publish.table_html import scroll_box
 from dpduck.values.odds import BLIND, times_of_100
 
 MADE = "dpduck document label"
+NOTHING, NO_POLICY = (
+    "No row is left out.",
+    "The policy is no longer in force. Its statement in the ledger has the bounds.",
+)
 _PRINTED = """@page { size: A4; margin: 12mm; }
 @media print { html, body { font-size: 11px; } .first { grid-template-columns: 1fr 1fr; } h2 { margin-top: 1rem; } }
 """
@@ -45,7 +49,7 @@ def label_page(facts: DocumentFacts, title: str, contact: str = "") -> str:
         _panel("What is protected", _unit_sentences(facts)),
         _panel("From whom", _from_whom(facts)),
         _panel("How strongly", _strength(facts)),
-        _panel("What is left out", left_out(facts) or ["No row is left out."]),
+        _panel("What is left out", left_out(facts) or [NOTHING if facts.policies else NO_POLICY]),
         _panel("How often it may be updated", update_sentences(facts)),
         _panel("Who to ask", [contact or f"{TO_FILL_IN}a name and an address."]),
     )

@@ -76,14 +76,18 @@ def unit_text(facts: DocumentFacts) -> str:
 def rows_counted(facts: DocumentFacts) -> list[str]:
     """Says for each table how many rows of one unit are counted. Tables with the same bound share a sentence."""
     said, unit, word = [], unit_name(facts), period_word(facts)
-    bounds: dict[int, list[str]] = {}
+    bounds: dict[int, dict[str, None]] = {}
     for policy in facts.policies:
         if policy.unit.own_columns:
-            bounds.setdefault(policy.unit.max_rows, []).append(policy.table.table)
+            bounds.setdefault(policy.unit.max_rows, {})[policy.table.table] = None
     for most, tables in sorted(bounds.items()):
         rows = f"At most {most} row{'' if most == 1 else 's'} of {unit}{f' in one {word}' if word else ''}"
-        said.append(f"{rows} {'is' if most == 1 else 'are'} counted in {names_text(tables)}.")
-    return [*said, "Further rows are left out."] if said else []
+        said.append(f"{rows} {'is' if most == 1 else 'are'} counted in {names_text([*tables])}.")
+    said += ["Further rows are left out."] if said else []
+    tables = [policy.table for policy in facts.policies]
+    for table in dict.fromkeys(table for table in tables if tables.count(table) > 1):
+        said.append(f"The policy of {table.table} was changed between these releases: each bound is of some of them.")
+    return said
 
 
 def names_text(names: Sequence[str], most: int = 12) -> str:
@@ -98,7 +102,7 @@ def names_text(names: Sequence[str], most: int = 12) -> str:
 
 
 def left_out(facts: DocumentFacts) -> list[str]:
-    """Says which rows and which parts of values are not counted, by the policies in force."""
+    """Says which rows and which parts of values are not counted, by the policies at the time of the releases."""
     said = rows_counted(facts)
     if any(policy.domains for policy in facts.policies):
         said.append("Rows with a value outside of the declared lists and ranges are in no group, except where noted.")

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from dpduck.documents.facts import read_facts
+from dpduck.database.connection import verify_store
+from dpduck.documents.facts import DocumentFacts, read_facts
+from dpduck.documents.label import label_page
 from dpduck.documents.sentences import (
     budget_text,
     epsilon_amounts,
     figure,
     guesses,
+    left_out,
     loss_text,
     mechanisms_of,
+    rows_counted,
     spent_percent,
     whole_of,
 )
 from dpduck.publish.published_views import open_store
 from dpduck.values.accounting import rho_of
 from dpduck.values.privacy import Budget, Charge
+from tests.support.documented import PATIENT, Kind, make_store
 
 PURE = Budget(Fraction(10), Fraction(0), Fraction(0), None)
 APPROXIMATE = Budget(Fraction(1), Fraction(1, 10**6), Fraction(0), rho_of(Fraction(1), Fraction(1, 10**6)))
@@ -77,3 +83,45 @@ def test_mechanisms_are_those_of_the_plans(stores: Mapping[str, Path]) -> None:
     laplace, threshold = mechanisms_of(facts.views)
     assert laplace == "discrete Laplace noise" and threshold.startswith("a threshold for groups")
     assert {part["query"] for view in facts.views for part in view.plan or ()} == {"Threshold"}
+
+
+def documented(folder: Path, *statements: str) -> DocumentFacts:
+    """The facts of a store with a policy of 3 rows and some statements."""
+    database = make_store(folder, Kind(f"{PATIENT}, BUDGET (epsilon = 10)", statements))
+    entries = verify_store(database, None)
+    with open_store(database.with_name("clinic_private.duckdb")) as store:
+        return read_facts(store, entries)
+
+
+VIEW = "CREATE PRIVATE VIEW {} OPTIONS (epsilon = {}) AS SELECT ward, {} AS n FROM visits GROUP BY ward"
+ONE_ROW = "ALTER PRIVACY POLICY ON visits SET PRIVACY UNIT patient_id MAX ROWS 1"
+
+
+def test_bounds_are_those_of_the_numbers(state: Path) -> None:
+    """A policy that was altered or dropped later does not change what is said. Of two policies, both are named."""
+    first, last = VIEW.format("a", 0.5, "count(*)"), VIEW.format("b", 0.4, "count(*)")
+    clamp = "ALTER PRIVACY POLICY ON visits SET CLAMP age BETWEEN 0 AND 10"
+    before = documented(state / "plain", first)
+    assert rows_counted(before) == [
+        "At most 3 rows of one patient are counted in visits.", "Further rows are left out.",
+    ]  # fmt: skip
+    for name, later in (("altered", (ONE_ROW, clamp)), ("dropped", ("DROP PRIVACY POLICY ON visits",))):
+        facts = documented(state / name, first, *later)
+        assert left_out(facts) == left_out(before), name
+        assert "No row is left out" not in label_page(facts, "Visits")
+    assert rows_counted(documented(state / "both", first, ONE_ROW, last)) == [
+        "At most 1 row of one patient is counted in visits.",
+        "At most 3 rows of one patient are counted in visits.",
+        "Further rows are left out.",
+        "The policy of visits was changed between these releases: each bound is of some of them.",
+    ]
+    gone = replace(before, policies=())
+    assert "The policy is no longer in force." in label_page(gone, "Visits")
+    assert "No row is left out" not in label_page(gone, "Visits")
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for stores, with their counters."""
+    monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path / "state"))
+    return tmp_path

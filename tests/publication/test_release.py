@@ -280,6 +280,13 @@ def test_a_changed_policy_gives_no_second_price(clinic: Path) -> None:
         con.execute("FROM dp($$ALTER PRIVACY POLICY ON visits SET PRIVACY UNIT patient_id MAX ROWS 2$$)")
     assert release(clinic, confirm=lambda question: pytest.fail("a repeated plan has no price"))
     assert len(charges(clinic)) == 1
+    documents = clinic.with_name("later") / "documents"
+    assert release(clinic, folder=documents.parent)
+    for name in ("label.html", "methods.md", "registry_record.yaml", "codebook.html"):
+        text = (documents / name).read_text("utf-8")
+        assert "At most 3 rows of one patient are counted" in text, name
+        assert "At most 2 rows" not in text, name
+    assert len(charges(clinic)) == 1
 
 
 @pytest.mark.slow
