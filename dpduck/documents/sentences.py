@@ -84,8 +84,8 @@ def rows_counted(facts: DocumentFacts) -> list[str]:
         rows = f"At most {most} row{'' if most == 1 else 's'} of {unit}{f' in one {word}' if word else ''}"
         said.append(f"{rows} {'is' if most == 1 else 'are'} counted in {names_text([*tables])}.")
     said += ["Further rows are left out."] if said else []
-    tables = [policy.table for policy in facts.policies]
-    for table in dict.fromkeys(table for table in tables if tables.count(table) > 1):
+    named = [policy.table for policy in facts.policies]
+    for table in dict.fromkeys(table for table in named if named.count(table) > 1):
         said.append(f"The policy of {table.table} was changed between these releases: each bound is of some of them.")
     return said
 
