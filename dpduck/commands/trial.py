@@ -20,7 +20,7 @@ from dpduck.commands.errors import one_line_errors
 from dpduck.commands.printing import print_rows, say
 from dpduck.database.connection import connect
 from dpduck.database.functions import OWNER, database_of
-from dpduck.mechanisms.batch import split_statements
+from dpduck.mechanisms.batch import numbered, split_statements
 from dpduck.publish.page_file import replace_page
 from dpduck.publish.pictures import spec_of, svg
 from dpduck.publish.report import require_pictures
@@ -40,6 +40,8 @@ WARNING = (
 )
 """First words of a trial. The documents of a release say the same."""
 
+ACCEPTED = "SELECT WITH DIFFERENTIAL_PRIVACY .., and CREATE PRIVATE VIEW, TABLE or STREAM .., with ; between them"
+
 
 @dataclass(frozen=True)
 class TrialSettings:
@@ -57,7 +59,7 @@ def print_trial(database: Path, store: Path | None, statements: Path, settings: 
     """Tries the statements of a file and prints the figures. Returns whether every criterion is met."""
     met = True
     with one_line_errors():
-        listed = split_statements(_read_statements(statements))
+        listed = split_statements(_read_statements(statements), ACCEPTED)
         criteria = [] if settings.criteria is None else read_criteria(settings.criteria, len(listed))
         if settings.suggesting and not criteria:
             raise Refusal("a suggestion needs criteria to meet", accepted="--criteria criteria.toml --suggest")
@@ -73,13 +75,15 @@ def print_trial(database: Path, store: Path | None, statements: Path, settings: 
             trials, rows = loaded.trials, list[tuple[int, Trial]]()
             for number, text in enumerate(listed, 1):
                 own = [item for item in criteria if item.statement in (None, number)]
-                if settings.suggesting and not own:
-                    click.echo(f"statement {number}: no criterion is about it")
-                elif settings.suggesting:
+                with numbered(number):
+                    if not settings.suggesting:
+                        rows += [(number, trial) for trial in trials.run(text, settings.runs, prices, OWNER, own)]
+                        continue
+                    if not own:
+                        click.echo(f"statement {number}: no criterion is about it")
+                        continue
                     click.echo(f"statement {number} of {len(listed)}: hundreds of trials, some minutes ..", err=True)
                     _print_suggestion(number, trials.suggest(text, own, OWNER))
-                else:
-                    rows += [(number, trial) for trial in trials.run(text, settings.runs, prices, OWNER, own)]
         if not settings.suggesting:
             _print_lines(rows, settings.shape)
             met = _print_criteria(rows)
@@ -101,12 +105,11 @@ def require_criteria(
     loaded, listed = database_of(connection), read_criteria(criteria, most)
     if loaded is None:
         raise StoreError("dpduck is not loaded; accepted: a database with a store")
-    rows = [
-        (number, trial)
-        for number, text in statements.items()
-        if (own := [item for item in listed if item.statement in (None, number)])
-        for trial in loaded.trials.run(text, runs, [None], OWNER, own)
-    ]
+    rows = list[tuple[int, Trial]]()
+    for number, text in statements.items():
+        with numbered(number):
+            if own := [item for item in listed if item.statement in (None, number)]:
+                rows += [(number, trial) for trial in loaded.trials.run(text, runs, [None], OWNER, own)]
     return frozenset(number for number, _ in rows) if _print_criteria(rows) else None
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
@@ -63,8 +64,21 @@ class BatchStep:
     chosen: Forecast
 
 
-def split_statements(text: str) -> list[str]:
-    """Splits a text into its statements at the semicolons.
+@contextmanager
+def numbered(number: int) -> Iterator[None]:
+    """Puts the number of a statement before the message of a refusal."""
+    try:
+        yield
+    except Refusal as error:
+        where = "" if error.position is None else f"{error.position}: "
+        raise type(error)(f"statement {number}: {where}{error.what}", accepted=error.accepted) from None
+
+
+ACCEPTED = "dp_plan($$ SELECT WITH DIFFERENTIAL_PRIVACY ..; .. $$)"
+
+
+def split_statements(text: str, accepted: str = ACCEPTED) -> list[str]:
+    """Splits a text into its statements at the semicolons. accepted: a text that has statements, for a refusal.
 
     >>> split_statements("SELECT 1; SELECT ';' ;")
     ['SELECT 1', "SELECT ';'"]
@@ -83,7 +97,7 @@ def split_statements(text: str) -> list[str]:
     parts.append(text[start : tokens[-1].end + 1] if tokens else "")
     statements = [part.strip() for part in parts if part.strip()]
     if not statements:
-        raise Refusal("there is no statement", accepted="dp_plan($$ SELECT WITH DIFFERENTIAL_PRIVACY ..; .. $$)")
+        raise Refusal("there is no statement", accepted=accepted)
     if len(statements) > MOST_STATEMENTS:
         raise Refusal(f"{len(statements)} statements are too many", accepted=f"at most {MOST_STATEMENTS}")
     return statements
@@ -103,13 +117,11 @@ def plan_batch(
     """
     steps = []
     for number, statement in enumerate(split_statements(text), 1):
-        try:
+        with numbered(number):
             question, _ = question_of(statement)
             details = explain_question(question)
             if details.request is None:
                 raise Refusal("no price meets this target", accepted="a larger target_stderr")
-        except Refusal as error:
-            raise type(error)(f"statement {number}: {error.what}", accepted=error.accepted) from None
         is_answered = releases.answers(question.digest(), caller)
         chosen = next(way for way in details.forecasts if way.chosen)
         steps.append(BatchStep(statement, details.request, details.asks, is_answered, question.digest(), chosen))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dpduck.language.statements.kinds import STREAM, AskStatement, CreatePrivate, RefreshPrivate
 from dpduck.language.statements.parse import parse_statement
 from dpduck.language.statements.synthetic import CreateSynthetic, SampleRelease
-from dpduck.mechanisms.batch import split_statements
+from dpduck.mechanisms.batch import numbered, split_statements
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold
 
@@ -33,13 +33,11 @@ class PlanStep:
 def read_plan(text: str) -> list[PlanStep]:
     """Reads the statements of a plan. Refuses statements that publish nothing under a name, and names made twice."""
     steps, made = list[PlanStep](), set[str]()
-    for number, statement in enumerate(split_statements(text), 1):
-        try:
+    for number, statement in enumerate(split_statements(text, ACCEPTED), 1):
+        with numbered(number):
             step = _step(statement)
             if step.makes and fold(step.name) in made:
                 raise Refusal(f"{step.name!r} is made twice", accepted="another name, or a plan of its own")
-        except Refusal as error:
-            raise type(error)(f"statement {number}: {error.what}", accepted=error.accepted) from None
         steps.append(step)
         made |= {fold(step.name)} if step.makes else set()
     return steps

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from dpduck.language.text.dialect import exact_number
-from dpduck.mechanisms.batch import split_statements
+from dpduck.mechanisms.batch import numbered, split_statements
 from dpduck.store.cursors import Caller
 from dpduck.store.tables import Value, rows_sql
 from dpduck.trial.statement_trial import Trial
@@ -33,11 +33,11 @@ def trial_sql(trials: Trials, argument: str, caller: Caller) -> str:
     listed = epsilon if isinstance(epsilon, list) else [epsilon]
     prices = [None if price is None else read_epsilon(str(price)) for price in listed]
     rows: list[list[Value]] = []
-    for number, statement in enumerate(split_statements(text), 1):
-        try:
+    for number, statement in enumerate(
+        split_statements(text, "dp_trial($$ SELECT WITH DIFFERENTIAL_PRIVACY ..; .. $$)"), 1
+    ):
+        with numbered(number):
             results = trials.run(statement, runs, prices, caller)
-        except Refusal as error:
-            raise type(error)(f"statement {number}: {error.what}", accepted=error.accepted) from None
         rows += [line for trial in results for line in lines_of(number, trial)]
     return rows_sql(COLUMNS, rows)
 
