@@ -18,6 +18,7 @@ from dpduck.commands.trial import require_criteria
 from dpduck.database.connection import connect, verify_store
 from dpduck.database.functions import database_of
 from dpduck.kernel.ledger.secrets import Steps, no_step
+from dpduck.mechanisms.forecast import ANSWERED
 from dpduck.publication.folder import Publication, build_folder, is_complete, require_place
 from dpduck.publication.plan import PlanStep, read_plan
 from dpduck.publication.prices import require_names, require_room
@@ -101,13 +102,12 @@ def _pay(
     there = _statements_of_views(connection)
     numbered = {number: step for number, step in enumerate(planned, 1) if there.get(fold(step.name)) != step.text}
     unpaid = {number: step for number, step in numbered.items() if step.has_price}
-    new, tried = list(unpaid.values()), frozenset[int]()
-    require_place(folder, anew=bool(new))
-    if new:
-        loaded = database_of(connection)
-        if loaded is None:
-            raise StoreError("dpduck is not loaded; accepted: a database with a store")
-        require_names(loaded, list(numbered.values()), there)
+    tried, loaded = frozenset[int](), database_of(connection)
+    require_place(folder, anew=any(step.makes for step in numbered.values()))
+    if loaded is None:
+        raise StoreError("dpduck is not loaded; accepted: a database with a store")
+    require_names(loaded, numbered, there)
+    if unpaid:
         if settings.criteria is not None:
             texts = {number: step.text for number, step in unpaid.items()}
             met = require_criteria(connection, texts, settings.criteria, settings.runs, len(planned))
@@ -116,10 +116,11 @@ def _pay(
                 return None
             tried = met
         steps("tried")
-        require_room(loaded, new)
-        for step in new:
-            click.echo(f"{step.name}: {_price(connection, step)}")
-        if not settings.confirm(f"Charge {len(new)} of {len(planned)} statements to the budget?"):
+        charged = require_room(loaded, unpaid)
+        for number, step in unpaid.items():
+            click.echo(f"{step.name}: {_price(connection, step) if charged[number] else ANSWERED}")
+        count = sum(charged.values())
+        if count and not settings.confirm(f"Charge {count} of {len(planned)} statements to the budget?"):
             click.echo("nothing was charged", err=True)
             return None
         steps("confirmed")

@@ -74,14 +74,18 @@ def is_vacant(folder: Path) -> bool:
 
 def require_place(folder: Path, *, anew: bool) -> None:
     """Refuses a folder in which a release cannot be put. anew: whether a table is released anew, so none is there."""
-    if not is_vacant(folder):
-        if anew:
-            raise Refusal(f"{folder} has another release, or other files", accepted="another folder")
-        return
-    parent = next(place for place in folder.parents if place.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise Refusal(f"nothing can be written to {parent}", accepted="a folder in another place")
-    _require_own(_room_of(folder))
+    try:
+        if not is_vacant(folder):
+            if anew:
+                raise Refusal(f"{folder} has another release, or other files", accepted="another folder")
+            return
+        parent = next(place for place in folder.parents if place.exists())
+        if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+            raise Refusal(f"nothing can be written to {parent}", accepted="a folder in another place")
+        _require_own(_room_of(folder))
+    except OSError as error:
+        what = f"{folder} cannot be read or made: {error.strerror}"
+        raise Refusal(what, accepted="another folder, with a name of at most 200 bytes") from None
 
 
 def build_folder(

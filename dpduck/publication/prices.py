@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -14,6 +14,7 @@ from dpduck.kernel.price import Ask
 from dpduck.language.statements.kinds import STREAM, CreatePrivate
 from dpduck.language.statements.parse import parse_statement
 from dpduck.language.statements.synthetic import CreateSynthetic
+from dpduck.mechanisms.batch import numbered
 from dpduck.mechanisms.registry import mechanism_of
 from dpduck.mechanisms.streams.measurements import asks_of
 from dpduck.mechanisms.streams.strategies import plans
@@ -24,34 +25,43 @@ from dpduck.values.privacy import Charge, add_charges
 from dpduck.values.quoting import fold
 
 
-def require_room(database: Database, steps: Sequence[PlanStep]) -> None:
-    """Refuses a plan if a budget has no room for the sum of its charges. A charge of an earlier run is not counted."""
+def require_room(database: Database, steps: Mapping[int, PlanStep]) -> dict[int, bool]:
+    """Refuses a plan if a budget has no room for the sum of its charges. Returns which statements are charged.
+
+    A request that was charged before, or that an earlier statement of the plan makes, is free.
+    """
     by_unit: dict[tuple[str, Periods | None], list[Charge]] = defaultdict(list)
-    for step in steps:
-        unit, periods, charge, digest = _charge_of(database, step.text)
-        if not database.is_charged(digest):
+    charged, seen = dict[int, bool](), set[str]()
+    for number, step in steps.items():
+        with numbered(number):
+            unit, periods, charge, digest = _charge_of(database, step.text)
+        charged[number] = digest not in seen and not database.is_charged(digest)
+        seen.add(digest)
+        if charged[number]:
             by_unit[unit, periods].append(charge)
     for (unit, periods), charges in by_unit.items():
         database.ledger.check(
             unit, reduce(add_charges, charges), principal=OWNER.name, allotment=None, periods=periods, anew=False
         )
+    return charged
 
 
-def require_names(database: Database, steps: Sequence[PlanStep], there: Iterable[str]) -> None:
+def require_names(database: Database, steps: Mapping[int, PlanStep], there: Iterable[str]) -> None:
     """Refuses a plan with a name that is taken, or a step that reads what does not exist. there: names of releases.
 
     So no statement is charged before one that would fail.
     """
     known = {fold(name): True for name in there}  # the value says whether SAMPLE can read it
-    for step in steps:
-        if step.makes:
-            database.require_name(step.name, replaces=step.replaces)
-        if step.reads and fold(step.reads) not in known:
-            what = f"{step.reads!r} does not exist at its place in the plan"
-            raise Refusal(what, accepted="a statement that makes it, before")
-        if step.makes and step.reads and not known[fold(step.reads)]:
-            accepted = "its number of rows in OPTIONS (rows = ..)"
-            raise Refusal(f"{step.reads!r} is a synthetic table already", accepted=accepted)
+    for number, step in steps.items():
+        with numbered(number):
+            if step.makes:
+                database.require_name(step.name, replaces=step.replaces)
+            if step.reads and fold(step.reads) not in known:
+                what = f"{step.reads!r} does not exist at its place in the plan"
+                raise Refusal(what, accepted="a statement that makes it, before")
+            if step.makes and step.reads and not known[fold(step.reads)]:
+                accepted = "its number of rows in OPTIONS (rows = ..)"
+                raise Refusal(f"{step.reads!r} is a synthetic table already", accepted=accepted)
         known[fold(step.name)] = known.get(fold(step.name), True) and not isinstance(
             parse_statement(step.text), CreateSynthetic
         )

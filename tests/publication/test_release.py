@@ -15,6 +15,7 @@ import pytest
 
 import dpduck
 from dpduck.commands.release import ReleaseSettings, release_plan
+from dpduck.commands.trial import TrialSettings, print_trial
 from dpduck.publication import check_folder
 from dpduck.publication.check_folder import errors_of
 from dpduck.publication.folder import _open_unfinished
@@ -313,6 +314,74 @@ def test_a_stream_may_be_spelt_otherwise(clinic: Path) -> None:
     clinic.with_name("plan.sql").write_text(f"{stream}; REFRESH PRIVATE STREAM by_month", "utf-8")
     assert release(clinic)
     assert (clinic.with_name("public") / "data" / "csv" / "By_Month.csv").is_file()
+
+
+def test_one_answer_has_one_price(clinic: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A question under three names is charged once, and so is one that was answered before."""
+    plan = "; ".join(VIEW.format(name).replace("0.5", "3") for name in "abc")
+    clinic.with_name("plan.sql").write_text(plan, "utf-8")
+    asked = list[str]()
+    assert release(clinic, confirm=lambda question: asked.append(question) is None)
+    assert asked == ["Charge 1 of 3 statements to the budget?"]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("a: 60 % of your budget")
+    assert lines[1:3] == ["b: answered already: free", "c: answered already: free"]
+    clinic.with_name("plan.sql").write_text(f"{plan}; {VIEW.format('d').replace('0.5', '3')}", "utf-8")
+    assert release(
+        clinic, folder=clinic.with_name("other"), confirm=lambda question: pytest.fail("an answer has no second price")
+    )
+    assert "d: answered already: free" in capsys.readouterr().out
+    assert len(charges(clinic)) == 1
+
+
+def test_an_error_names_its_statement(clinic: Path) -> None:
+    """By its number in the plan: of a trial, of names and of prices. An empty plan is told what a plan has."""
+    criteria = clinic.with_name("criteria.toml")
+    criteria.write_text("[[criteria]]\nerror = 0.5\n", "utf-8")
+    wrong = VIEW.format("b").replace("ward", "note")
+    refused = r"statement 2: line 1, column \d+: the column 'note'"
+    for plan, given, reason in (
+        (f"{VIEW.format('a')}; {wrong}", None, refused),
+        (f"{VIEW.format('a')}; {wrong}", criteria, refused),
+        (f"{VIEW.format('a')}; REFRESH PRIVATE STREAM typo", None, "statement 2: 'typo' does not exist"),
+        ("-- nothing", None, "there is no statement; accepted: CREATE PRIVATE VIEW, TABLE or STREAM name"),
+    ):
+        clinic.with_name("plan.sql").write_text(plan, "utf-8")
+        with pytest.raises(click.ClickException, match=reason):
+            release(clinic, criteria=given)
+    plan_file, settings = clinic.with_name("plan.sql"), TrialSettings(2, None, None, False, None, "box")
+    with pytest.raises(click.ClickException, match=r"accepted: SELECT WITH DIFFERENTIAL_PRIVACY .., and CREATE"):
+        print_trial(clinic, None, plan_file, settings)
+    plan_file.write_text(f"{VIEW.format('a')}; {wrong}", "utf-8")
+    with pytest.raises(click.ClickException, match=refused):
+        print_trial(clinic, None, plan_file, settings)
+    assert charges(clinic) == []
+
+
+def test_a_name_that_no_disk_takes_is_refused(clinic: Path) -> None:
+    """A name of 250 letters has no room for the place beside it, and one of 300 has none at all."""
+    for letters in (250, 300):
+        with pytest.raises(click.ClickException, match=r"File name too long; accepted: another folder"):
+            release(clinic, folder=clinic.with_name("x" * letters))
+    assert charges(clinic) == []
+
+
+def test_a_free_statement_makes_nothing_in_vain(clinic: Path) -> None:
+    """A plan of samples alone is refused for its folder, or for a name, before it makes a table."""
+    sample = "CREATE PRIVATE TABLE {} AS SAMPLE 5 FROM by_ward"
+    assert release(clinic)
+    tables = "SELECT count(*) FROM dp_releases() WHERE kind = 'view'"
+    for more, folder, reason in (
+        (sample.format("few"), "public", "public has another release, or other files"),
+        (f"{sample.format('few')}; {sample.format('dpduck_releases')}", "other", "statement 6: .* reserved"),
+    ):
+        clinic.with_name("plan.sql").write_text(f"{PLAN}; {more}", "utf-8")
+        with pytest.raises(click.ClickException, match=reason):
+            release(clinic, folder=clinic.with_name(folder))
+        with dpduck.connect(clinic) as con:
+            assert con.execute(tables).fetchall() == [(3,)]
+    clinic.with_name("plan.sql").write_text(f"{PLAN}; {sample.format('few')}", "utf-8")
+    assert release(clinic, folder=clinic.with_name("other"))
 
 
 def test_criteria_are_numbered_as_in_the_plan(clinic: Path) -> None:
