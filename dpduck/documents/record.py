@@ -29,6 +29,7 @@ from dpduck.documents.sentences import (
 )
 from dpduck.documents.yaml_text import OpenField, yaml_lines
 from dpduck.publish.view_section import caption_of
+from dpduck.values.privacy import Charge
 from dpduck.values.quoting import fold
 
 Fields = dict[str, object]
@@ -137,6 +138,9 @@ def _loss(facts: DocumentFacts) -> Fields:
         epsilon, delta = epsilon_amounts(spent, budget)
         parameters = {"epsilon": float(epsilon), "delta": float(delta)}
     word = period_word(facts)
+    prices = dict[int, tuple[Charge, list[str]]]()  # views of one ledger entry were paid for once
+    for view in facts.views:
+        prices.setdefault(view.entry, (view.price, []))[1].append(view.view.name)
     return {
         "privacy_unit": unit_text(facts),
         "privacy_unit_details": "\n".join([
@@ -151,7 +155,8 @@ def _loss(facts: DocumentFacts) -> Fields:
             *([f"- This implies {epsilon_text(spent, budget)}."] if epsilon_text(spent, budget) else []),
             *(f"- {sentence}" for sentence in budget_sentences(facts)),
             f"- {odds_of(facts)}",
-            *(f"- {view.view.name} cost {loss_text(view.price, budget)}." for view in facts.views),
+            *(f"- {names_text(names)} cost {loss_text(price, budget)}{'' if len(names) == 1 else ' together'}."
+              for price, names in prices.values()),
         ]),
     }  # fmt: skip
 

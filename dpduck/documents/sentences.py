@@ -87,7 +87,8 @@ def rows_counted(facts: DocumentFacts) -> list[str]:
     named = [policy.table for policy in facts.policies]
     for table in dict.fromkeys(table for table in named if named.count(table) > 1):
         said.append(f"The policy of {table.table} was changed between these releases: each bound is of some of them.")
-    return said
+    own = [view.view.name for view in facts.views if view.has_own_bounds]
+    return [*said, f"Statements of {names_text(own)} have bounds of their own, which hold there."] if own else said
 
 
 def names_text(names: Sequence[str], most: int = 12) -> str:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
+
 from sqlglot import exp
 
 from dpduck.language.statements.kinds import AskStatement, CreatePrivate
 from dpduck.language.statements.parse import parse_statement
+from dpduck.language.text.dialect import BOUNDS
 from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold
 
-_AFTER_NOISE = ("having", "qualify", "limit")
+_AFTER_NOISE = ("having", "qualify", "limit", "offset")
+_OWN_BOUND = re.compile("max_.*_contributed")
 _COMPLETE = "geometric"
 """The summary that keeps every group."""
 
 
 def hides_groups(statement: str) -> bool:
-    """Tells whether groups are left out by their noisy numbers: by HAVING, QUALIFY, LIMIT or a summary.
+    """Tells whether groups are left out by their noisy numbers: by HAVING, QUALIFY, LIMIT, OFFSET or a summary.
 
     >>> hides_groups("CREATE PRIVATE VIEW v OPTIONS (epsilon = 1) AS SELECT a, count(*) AS n FROM t GROUP BY a LIMIT 3")
     True
@@ -24,6 +28,21 @@ def hides_groups(statement: str) -> bool:
     if parsed is None:
         return False
     return any(parsed.query.args.get(clause) for clause in _AFTER_NOISE) or any(map(_drops, parsed.options))
+
+
+def has_own_bounds(statement: str) -> bool:
+    """Tells whether a statement bounds rows, groups or values of its own, in an option or in an aggregate.
+
+    >>> has_own_bounds("CREATE PRIVATE VIEW v OPTIONS (max_rows_contributed = 1) AS SELECT count(*) AS n FROM t")
+    True
+    """
+    parsed = _parse(statement)
+    if parsed is None:
+        return False
+    names = (fold(option.left.name) for option in parsed.options if isinstance(option, exp.EQ))
+    return any(_OWN_BOUND.fullmatch(name) for name in names) or any(
+        node.meta.get(BOUNDS) for node in parsed.query.walk()
+    )
 
 
 def adding_answers(statement: str) -> frozenset[str] | None:

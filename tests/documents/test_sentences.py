@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -12,6 +13,7 @@ import pytest
 from dpduck.database.connection import verify_store
 from dpduck.documents.facts import DocumentFacts, read_facts
 from dpduck.documents.label import label_page
+from dpduck.documents.record import record_text
 from dpduck.documents.sentences import (
     budget_text,
     epsilon_amounts,
@@ -118,6 +120,33 @@ def test_bounds_are_those_of_the_numbers(state: Path) -> None:
     gone = replace(before, policies=())
     assert "The policy is no longer in force." in label_page(gone, "Visits")
     assert "No row is left out" not in label_page(gone, "Visits")
+
+
+def test_bounds_of_a_statement_are_told(state: Path) -> None:
+    """An option or an argument of an aggregate that bounds less is told of, by the names of the views."""
+    plain = VIEW.format("plain", 0.5, "count(*)")
+    rows = VIEW.format("rows", "0.4, max_rows_contributed = 1", "count(*)")
+    values = VIEW.format("ages", 0.5, "sum(age, contribution_bounds_per_row => (0, 10))")
+    told = "Statements of rows and ages have bounds of their own, which hold there."
+    assert rows_counted(documented(state / "own", plain, rows, values))[-1] == told
+    assert "of their own" not in " ".join(left_out(documented(state / "none", plain)))
+
+
+def test_offset_hides_groups(state: Path) -> None:
+    """The groups before an OFFSET are left out by their noisy numbers, too."""
+    facts = documented(state, f"{VIEW.format('rest', 0.5, 'count(*)')} ORDER BY n OFFSET 1")
+    assert "Some groups of rest are not shown, because of their noisy numbers." in left_out(facts)
+
+
+def test_an_answer_under_several_names_has_one_price(state: Path) -> None:
+    """Views of one ledger entry, and samples of them, were paid for once."""
+    same = (VIEW.format(name, 0.5, "count(*)") for name in ("a", "b"))
+    sample = "CREATE PRIVATE TABLE few AS SAMPLE 5 FROM a"
+    record = record_text(documented(state, *same, sample, VIEW.format("c", 0.25, "count(*)")))
+    assert re.findall("- ([ac]\\b.* cost .*)[.]", record) == [
+        "a, b and few cost epsilon = 0.5 together",
+        "c cost epsilon = 0.25",
+    ]
 
 
 @pytest.fixture
