@@ -321,7 +321,12 @@ def test_one_answer_has_one_price(clinic: Path, capsys: pytest.CaptureFixture[st
     plan = "; ".join(VIEW.format(name).replace("0.5", "3") for name in "abc")
     clinic.with_name("plan.sql").write_text(plan, "utf-8")
     asked = list[str]()
-    assert release(clinic, confirm=lambda question: asked.append(question) is None)
+
+    def confirm(question: str) -> bool:
+        asked.append(question)
+        return True
+
+    assert release(clinic, confirm=confirm)
     assert asked == ["Charge 1 of 3 statements to the budget?"]
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("a: 60 % of your budget")
