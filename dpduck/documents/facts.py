@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import duckdb
 
-from dpduck.documents.statements import has_own_bounds, hides_groups
+from dpduck.documents.statements import hides_groups
 from dpduck.kernel.ledger.budgets import LedgerState
 from dpduck.kernel.ledger.entries import LedgerRow
 from dpduck.language.rows.facts import Policy
@@ -67,11 +67,6 @@ class DocumentedView:
     def hides_groups(self) -> bool:
         """Tells whether some groups are not shown because of their noisy numbers."""
         return hides_groups(self.statement)
-
-    @property
-    def has_own_bounds(self) -> bool:
-        """Tells whether the statement bounds rows or values in place of the policy."""
-        return has_own_bounds(self.statement)
 
     @property
     def has_public_totals(self) -> bool:

@@ -11,6 +11,7 @@ from fractions import Fraction
 from math import ceil
 
 from dpduck.documents.facts import DocumentedView, DocumentFacts
+from dpduck.documents.statements import has_own_bounds
 from dpduck.language.rows.facts import Policy
 from dpduck.values.accounting import epsilon_of
 from dpduck.values.domain import Domain, RangeDomain
@@ -87,7 +88,7 @@ def rows_counted(facts: DocumentFacts) -> list[str]:
     named = [policy.table for policy in facts.policies]
     for table in dict.fromkeys(table for table in named if named.count(table) > 1):
         said.append(f"The policy of {table.table} was changed between these releases: each bound is of some of them.")
-    own = [view.view.name for view in facts.views if view.has_own_bounds]
+    own = [view.view.name for view in facts.views if has_own_bounds(view.statement)]
     return [*said, f"Statements of {names_text(own)} have bounds of their own, which hold there."] if own else said
 
 

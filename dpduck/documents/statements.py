@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from sqlglot import exp
 
 from dpduck.language.statements.kinds import AskStatement, CreatePrivate
@@ -13,7 +11,6 @@ from dpduck.values.errors import Refusal
 from dpduck.values.quoting import fold
 
 _AFTER_NOISE = ("having", "qualify", "limit", "offset")
-_OWN_BOUND = re.compile("max_.*_contributed")
 _COMPLETE = "geometric"
 """The summary that keeps every group."""
 
@@ -31,18 +28,13 @@ def hides_groups(statement: str) -> bool:
 
 
 def has_own_bounds(statement: str) -> bool:
-    """Tells whether a statement bounds rows, groups or values of its own, in an option or in an aggregate.
-
-    >>> has_own_bounds("CREATE PRIVATE VIEW v OPTIONS (max_rows_contributed = 1) AS SELECT count(*) AS n FROM t")
-    True
-    """
+    """Tells whether a statement bounds rows, groups or values of its own, in an option or in an aggregate."""
     parsed = _parse(statement)
     if parsed is None:
         return False
     names = (fold(option.left.name) for option in parsed.options if isinstance(option, exp.EQ))
-    return any(_OWN_BOUND.fullmatch(name) for name in names) or any(
-        node.meta.get(BOUNDS) for node in parsed.query.walk()
-    )
+    given = any(name.startswith("max_") and name.endswith("_contributed") for name in names)
+    return given or any(node.meta.get(BOUNDS) for node in parsed.query.walk())
 
 
 def adding_answers(statement: str) -> frozenset[str] | None:

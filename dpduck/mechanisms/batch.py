@@ -74,10 +74,7 @@ def numbered(number: int) -> Iterator[None]:
         raise type(error)(f"statement {number}: {where}{error.what}", accepted=error.accepted) from None
 
 
-ACCEPTED = "dp_plan($$ SELECT WITH DIFFERENTIAL_PRIVACY ..; .. $$)"
-
-
-def split_statements(text: str, accepted: str = ACCEPTED) -> list[str]:
+def split_statements(text: str, accepted: str = "dp_plan($$ SELECT WITH DIFFERENTIAL_PRIVACY ..; .. $$)") -> list[str]:
     """Splits a text into its statements at the semicolons. accepted: a text that has statements, for a refusal.
 
     >>> split_statements("SELECT 1; SELECT ';' ;")

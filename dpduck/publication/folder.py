@@ -84,8 +84,7 @@ def require_place(folder: Path, *, anew: bool) -> None:
             raise Refusal(f"nothing can be written to {parent}", accepted="a folder in another place")
         _require_own(_room_of(folder))
     except OSError as error:
-        what = f"{folder} cannot be read or made: {error.strerror}"
-        raise Refusal(what, accepted="another folder, with a name of at most 200 bytes") from None
+        raise Refusal(f"{folder} cannot be made: {error.strerror}", accepted="another folder or name") from None
 
 
 def build_folder(

@@ -197,7 +197,7 @@ def test_a_trial_is_said(clinic: Path) -> None:
     assert UNTOLD in record, "the other tables were not tried"
 
 
-UNTOLD = "TODO: whether bounds, ranges and prices were chosen after a look"
+UNTOLD = "whether bounds, ranges and prices were chosen after a look"
 
 
 def record_of(folder: Path) -> str:
