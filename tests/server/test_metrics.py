@@ -226,6 +226,8 @@ def test_damaged_requests_learn_nothing(site: Site, seconds: float) -> None:
     head = f"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:{site.closed}\r\nAuthorization: Bearer {TOKEN[:-1]}\r\n\r\n"
     while time.monotonic() < end:
         request = mutated(rng, head.encode())
+        if TOKEN.encode() in request:  # by chance the missing letter came back
+            continue
         with suppress(OSError), socket.create_connection(("127.0.0.1", site.closed), timeout=30) as client:
             client.sendall(request)
             client.shutdown(socket.SHUT_WR)

@@ -9,19 +9,43 @@ from pathlib import Path
 
 import pytest
 
+import dpduck
 from dpduck.database import functions
 from dpduck.store.cursors import Caller
 from dpduck.trial.criteria import Criterion, read_criteria
 from dpduck.trial.readings import TableBounds
-from dpduck.trial.suggest import choices_of_bounds, round_up, suggest
+from dpduck.trial.suggest import Suggestion, choices_of_bounds, round_up, suggest
 from dpduck.trial.tools import round_outwards
+from dpduck.trial.trial import Trials
 from dpduck.values.errors import Refusal
 from tests.support.clinics import Clinic
+from tests.support.commands import run
 from tests.trial.test_trial import clinic_of
 from tests.trial.trial_tables import TABLES
 
 OWNER = Caller("owner", owner=True)
 RUNS = 100
+
+
+def test_a_statement_without_a_criterion_gets_no_suggestion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line says so, and the other statements get theirs."""
+    monkeypatch.setenv("DPDUCK_STATE_DIR", str(tmp_path / "state"))
+    asked = list[str]()
+
+    def suggested(_trials: object, text: str, criteria: list[Criterion], _caller: object) -> Suggestion:
+        assert criteria
+        asked.append(text)
+        return Suggestion(Fraction(1, 2), {})
+
+    monkeypatch.setattr(Trials, "suggest", suggested)
+    dpduck.connect(tmp_path / "clinic.duckdb").close()
+    plan, criteria = tmp_path / "plan.sql", tmp_path / "criteria.toml"
+    plan.write_text("FROM first; FROM second", encoding="utf-8")
+    criteria.write_text("[[criteria]]\nstatement = 2\nerror = 0.5\n", encoding="utf-8")
+    said = run("trial", tmp_path / "clinic.duckdb", plan, "--criteria", criteria, "--suggest")
+    assert said.exit_code == 0 and asked == ["FROM second"], said.output
+    assert "statement 1: no criterion is about it\n" in said.output
+    assert "statement 2: epsilon = 0.5 meets the criteria" in said.output
 
 
 def test_a_file_of_criteria(tmp_path: Path) -> None:

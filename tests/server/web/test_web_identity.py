@@ -491,6 +491,8 @@ def test_damaged_requests_log_nobody_in(site: Site, seconds: float) -> None:
     head = "\r\n".join(["GET / HTTP/1.1", *lines, "", ""]).encode()
     while time.monotonic() < end:
         request = mutated(rng, head)
+        if SECRET.encode() in request:  # by chance the missing letter came back
+            continue
         with suppress(OSError), socket.create_connection(("127.0.0.1", site.port), timeout=30) as client:
             client.sendall(request)
             client.shutdown(socket.SHUT_WR)
