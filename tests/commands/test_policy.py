@@ -61,7 +61,7 @@ def test_a_draft_that_is_not_filled_in_says_where(tmp_path: Path, caplog: pytest
     drafted = run("policy", "draft", database, "visits").output
     refused = run("sql", database, "-", typed=drafted)
     assert refused.exit_code == 1
-    assert refused.output == "Error: line 12, column 38: 'TODO' is not expected here; accepted: a number for MAX ROWS\n"
+    assert refused.output == "Error: line 11, column 38: 'TODO' is not expected here; accepted: a number for MAX ROWS\n"
     assert run("sql", database, "-", typed=drafted.replace("TODO", "2")).exit_code == 0
     assert run("sql", database, "CREATE OR REPLACE PRIVACY POLICY ON visits (PRIVACY UNIT TODO)").exit_code == 1
     assert caplog.records == []
