@@ -95,7 +95,7 @@ def _pay(
 ) -> frozenset[str] | None:  # fmt: skip
     """Tries, prices and runs the statements. Returns the names of tables that were tried on the true rows.
 
-    The result is None if this ends before anything is charged.
+    Returns None if this ends before anything is charged.
 
     A statement that has made its table is not run again, so that no later policy gives it a second price.
     """

@@ -96,9 +96,9 @@ def print_trial(database: Path, store: Path | None, statements: Path, settings: 
 def require_criteria(
     connection: duckdb.DuckDBPyConnection, statements: Mapping[int, str], criteria: Path, runs: int, most: int
 ) -> frozenset[int] | None:
-    """Tries statements, and prints whether they meet the criteria of a file. Returns the numbers of those tried.
+    """Tries statements, and prints whether they meet the criteria of a file. Returns the numbers of tried statements.
 
-    The result is None if a criterion is not met.
+    Returns None if a criterion is not met.
 
     statements: by their numbers in a plan. most: the number of statements of the plan.
     """

@@ -138,7 +138,7 @@ class _Account:
     """Budget with the spending of all principals, of one principal (mine), and of the principal's project (team).
 
     reserved: the rest of others' reservations. period: None for all time. today: the principal's
-    spending of this day.
+    spending today.
     """
 
     budget: Budget

@@ -112,7 +112,7 @@ def readings(counts: Counts, table: str, column: str, type_name: str) -> list[Te
 def _count_read(
     counts: Counts, rows: str, text: str, values: str, ways: Sequence[TextReading]
 ) -> list[tuple[TextReading, float]]:
-    """Returns the ways with the number of values that each reads, beside the number of those that have its sign."""
+    """Returns the ways with the numbers of values that they read. Beside each: how many read values have its sign."""
     if not ways:
         return []
     read = (f"count({way.using}), count({way.using}) FILTER (WHERE contains({text}, '{way.sign}'))" for way in ways)

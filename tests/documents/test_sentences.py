@@ -100,7 +100,7 @@ ONE_ROW = "ALTER PRIVACY POLICY ON visits SET PRIVACY UNIT patient_id MAX ROWS 1
 
 
 def test_bounds_are_those_of_the_numbers(state: Path) -> None:
-    """A policy that was altered or dropped later does not change what is said. Of two policies, both are named."""
+    """A policy that was altered or dropped later does not change the sentences. Two policies are both named."""
     first, last = VIEW.format("a", 0.5, "count(*)"), VIEW.format("b", 0.4, "count(*)")
     clamp = "ALTER PRIVACY POLICY ON visits SET CLAMP age BETWEEN 0 AND 10"
     before = documented(state / "plain", first)
@@ -139,7 +139,7 @@ def test_offset_hides_groups(state: Path) -> None:
 
 
 def test_an_answer_under_several_names_has_one_price(state: Path) -> None:
-    """Views of one ledger entry, and samples of them, were paid for once."""
+    """Views of one ledger entry, and their samples, were paid for once."""
     same = (VIEW.format(name, 0.5, "count(*)") for name in ("a", "b"))
     sample = "CREATE PRIVATE TABLE few AS SAMPLE 5 FROM a"
     record = record_text(documented(state, *same, sample, VIEW.format("c", 0.25, "count(*)")))

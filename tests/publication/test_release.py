@@ -340,7 +340,7 @@ def test_one_answer_has_one_price(clinic: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_an_error_names_its_statement(clinic: Path) -> None:
-    """By its number in the plan: of a trial, of names and of prices. An empty plan is told what a plan has."""
+    """By its number in the plan: of a trial, of names and of prices. An empty plan is told the statements of a plan."""
     criteria = clinic.with_name("criteria.toml")
     criteria.write_text("[[criteria]]\nerror = 0.5\n", "utf-8")
     wrong = VIEW.format("b").replace("ward", "note")

@@ -1,4 +1,4 @@
-"""Readings of texts: what is counted as read is what the statement converts, row by row."""
+"""Readings of texts: the values that count as read are those that the statement converts, row by row."""
 
 from __future__ import annotations
 

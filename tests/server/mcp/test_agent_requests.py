@@ -222,6 +222,8 @@ def ended(connection: socket.socket) -> bool:
     """Tells whether the other side has closed a connection."""
     try:
         return connection.recv(10) == b""
+    except TimeoutError:
+        return False
     except OSError:
         return True
 
@@ -248,14 +250,14 @@ def test_strangers_make_room_before_their_handshake(
     made = AgentListener(f"127.0.0.1:{free_port()}", served.service, Limits(), Tls(public, private))
     try:
         port = int(made.address.split(":")[2].split("/")[0])
-        silent = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(40)]
+        silent = [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(40)]
         context = ssl.create_default_context(cafile=str(public))
         for _ in range(3):
             plain = socket.create_connection(("127.0.0.1", port), timeout=60)
             with context.wrap_socket(plain, server_hostname="localhost") as greeted:
                 greeted.sendall(b"GET /mcp HTTP/1.1\r\nHost: x\r\n\r\n")
                 assert greeted.recv(100).startswith(b"HTTP/1.1 405")
-        assert [ended(connection) for connection in silent[:32]] == [True] * 32
+        assert all(ended(connection) for connection in silent[:32])
         for connection in silent:
             connection.close()
     finally:
